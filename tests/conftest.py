@@ -17,9 +17,8 @@ def _tell_xla(**flags):
 
 
 _tell_xla(xla_force_host_platform_device_count=2)
-# Compiling is most of what the fast tests cost, and hardly any of their programs runs for long: XLA takes the
-# shortest way to machine code. Modules that ask about rounding are marked `optimized`; single
-# tests that do are slow.
+# Compiling is most of what the tests cost, and hardly any of their programs runs for long: XLA takes the
+# shortest way to machine code. Modules that ask about rounding are marked `optimized`.
 _IN_A_HURRY: dict[str, object] = {"xla_backend_optimization_level": 0}
 _AS_FOR_USERS: dict[str, object] = {"xla_backend_optimization_level": 3}
 
@@ -87,9 +86,8 @@ def pytest_configure(config):
     for name, few, many in (("mutations", 25, 100), ("damages", 6, 30)):
         if getattr(config.option, name) is None:
             setattr(config.option, name, many if slow else few)
-    if not slow:
-        _tell_xla(**_IN_A_HURRY)
-        jax.config.update("jax_traceback_in_locations_limit", 0)
+    _tell_xla(**_IN_A_HURRY)
+    jax.config.update("jax_traceback_in_locations_limit", 0)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -109,7 +107,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiler(request):
-    """Compiles a module as its mark `optimized` or `unoptimized` says, and forgets each module's programs.
+    """Compiles a module as for users if it is marked `optimized`, and forgets each module's programs.
 
     A worker would otherwise end with every program of the suite in its memory. What a program is written in
     takes longer to set up than a small program to compile: a module's programs share it.
@@ -117,9 +115,7 @@ def _compiler(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlir, "make_ir_context", functools.cache(mlir.make_ir_context))
         if request.node.get_closest_marker("optimized"):
-            patch.setattr(compiler, "get_compile_options", functools.partial(_compiled_with, _AS_FOR_USERS))
-        if request.node.get_closest_marker("unoptimized"):
-            patch.setattr(compiler, "get_compile_options", functools.partial(_compiled_with, _IN_A_HURRY))
+            patch.setattr(compiler, "get_compile_options", _as_for_users)
         yield
     jax.clear_caches()
 
@@ -155,9 +151,9 @@ def own_parts(monkeypatch):
     monkeypatch.setattr(parts.registered_parts(), "_own", dict(parts.registered_parts()._own))
 
 
-def _compiled_with(flags, *args, _options=compiler.get_compile_options, **kwargs):
+def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):
     options = _options(*args, **kwargs)
-    options.env_option_overrides = [*options.env_option_overrides, *flags.items()]
+    options.env_option_overrides = [*options.env_option_overrides, *_AS_FOR_USERS.items()]
     return options
 
 

@@ -67,6 +67,7 @@ def test_a_policy_with_its_own_parameter(folder, tmp_path):
     assert 0.85 < stayed[0.9] < 0.97
 
 
+@pytest.mark.slow
 def test_an_ending_of_ones_own(folder, tmp_path):
     found = run(folder, "patience", tmp_path, rounds="40", seeds="4", finite=("max_leakage",))
     of = {name: found.isel(run=np.flatnonzero(found["ending"].values == name)) for name in ENDINGS}
@@ -77,6 +78,7 @@ def test_an_ending_of_ones_own(folder, tmp_path):
     assert np.isfinite(of["all"]["reward"]).all() and np.isnan(of["patience"]["reward"]).all()
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_ones_own(folder, tmp_path):
     found = run(folder, "fednova", tmp_path, rounds="6", eval_every="6", seeds="2")
     assert values(found, "federated_algorithm") == ["fedavg", "fednova", "scaffold"]
@@ -84,6 +86,7 @@ def test_an_algorithm_of_ones_own(folder, tmp_path):
     assert len({float(loss[0, -1]) for loss in losses.values()}) == 3
 
 
+@pytest.mark.slow
 def test_a_mechanism_of_ones_own(folder, tmp_path):
     found = run(folder, "random_sign", tmp_path, rounds="6", eval_every="6", seeds="2")
     signs = found.isel(run=np.flatnonzero(found["mechanism"].values == "random_sign"))
@@ -92,6 +95,7 @@ def test_a_mechanism_of_ones_own(folder, tmp_path):
     assert values(signs, "sign_epsilon") == [0.5, 1.0, 2.0] and found.sizes["run"] == 2 * 2 * 9
 
 
+@pytest.mark.slow
 def test_an_aggregator_of_ones_own(folder, tmp_path):
     found = run(folder, "geometric_median", tmp_path, rounds="4", eval_every="4", seeds="2")
     losses = [float(of["test_loss"][0, -1]) for _, of in found.groupby("aggregator")]

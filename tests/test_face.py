@@ -99,6 +99,7 @@ def test_misspelt_symbols_are_compared_too():
         pausejax.simulate(gama=[1, 5])
 
 
+@pytest.mark.slow
 def test_charts_show_themselves(result):
     charts = pausejax.charts(result)
     assert isinstance(charts, dict) and repr(charts).startswith(f"{len(charts)} charts: max_leakage_vs_")
@@ -133,6 +134,7 @@ def test_what_is_saved_opens_exports_and_is_finished(result, tmp_path, monkeypat
     assert (tmp_path / "results.zarr" / "zarr.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_selection_is_saved_and_completed(result, tmp_path):
     pausejax.save(pausejax.select(result, policy="random"), tmp_path)
     assert pausejax.open(tmp_path).sizes["run"] == 4
@@ -166,6 +168,7 @@ def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", ["labels", "files"])
 def test_runs_that_act_alike_are_all_there_and_saved(twice, tmp_path):
     """Their identities are equal: they differ in a label, or in the name of a file."""

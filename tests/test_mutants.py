@@ -46,6 +46,7 @@ def test_every_room_of_the_core_has_tests():
         assert (ROOT / "pausejax" / room).exists() and files and all(map(has_test, files)), room
 
 
+@pytest.mark.slow
 def test_fresh_mutants_are_programs_that_differ_in_one_place(mutation):
     drawn = list(mutation.draw(ROOT, ["bandit.py", "regret.py", "privacy/"], random.Random(0)))
     assert len(drawn) > 200

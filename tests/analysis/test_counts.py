@@ -35,6 +35,7 @@ def recorded(result, name):
     return np.where(values < 0, np.nan, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_a_mean_is_over_the_rounds_that_were_played(result, name):
     runs, (metric,) = request.resolve(result, [name])
@@ -47,6 +48,7 @@ def test_a_mean_is_over_the_rounds_that_were_played(result, name):
     np.testing.assert_array_equal(samples(line, metric).values, recorded(line, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_a_count_that_is_not_there_is_missing_in_a_table(result, name):
     whole = analysis.to_dataframe(result, variables=[name, "reward"])
@@ -58,6 +60,7 @@ def test_a_count_that_is_not_there_is_missing_in_a_table(result, name):
     assert table[name].isna().all() and not pd.isna(table["reward"]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*COUNTS, "counts"])
 @pytest.mark.parametrize("at", [{}, {"round": -1}, {"round": slice(20, 30)}])
 def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
@@ -90,11 +93,13 @@ def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
         np.testing.assert_allclose(row, mean(np.subtract(*sides)))
 
 
+@pytest.mark.slow
 def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
     balance = (result["failed_count"] - result["available_count"]).isel(round=0)
     assert (analysis.mean_ci(result, balance)["mean"].values < 0).all()
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_seed_are_one_value_of_a_mean_curve():
     """Both rates are played as 1/√49."""
     result = pausejax.simulate(

@@ -32,6 +32,7 @@ def simulated(tmp_path_factory):
     return in_memory, pausejax.open(folder), folder
 
 
+@pytest.mark.slow
 def test_it_is_the_sum_of_the_latencies(simulated):
     for result in simulated[:2]:
         assert result["eval_elapsed"].dims == ("run", "eval")
@@ -43,6 +44,7 @@ def test_it_is_the_sum_of_the_latencies(simulated):
         np.testing.assert_array_equal(ended, np.isnan(result["test_accuracy"].values))
 
 
+@pytest.mark.slow
 def test_opening_reads_no_times(simulated):
     opened = pausejax.open(simulated[2])
     some = pausejax.select(opened, policy="random")
@@ -53,6 +55,7 @@ def test_opening_reads_no_times(simulated):
     assert not opened.variables["elapsed"]._in_memory
 
 
+@pytest.mark.slow
 def test_a_saved_selection_gets_it_anew(simulated, tmp_path):
     some = pausejax.select(simulated[1], policy="random")
     pausejax.save(some, tmp_path / "saved")

@@ -37,6 +37,7 @@ def two_files(tmp_path_factory):
     return pausejax.simulate("pause", dataset="npz", data_file=paths, **SMALL), paths
 
 
+@pytest.mark.slow
 def test_files_with_data_are_data_sets(two_files):
     result, paths = two_files
     for ask in (analysis.best, lambda result, _: analysis.pareto(result), analysis.verdict):
@@ -55,6 +56,7 @@ def test_what_data_sets_read_has_one_order_in_every_process():
     assert not set(sources) & set(outputs.metrics["elapsed"].scaled_by)
 
 
+@pytest.mark.slow
 def test_a_search_says_what_its_policies_fix_unlike():
     policies = [{"name": "pause", "label": f"g{gamma}", "gamma": float(gamma)} for gamma in (1, 25)]
     more = {"seeds": 1, "rounds": 10, "mode": "bandit", "num_clients": 6, "clients_per_round": 2}

@@ -183,6 +183,7 @@ def loop(network, name, start, cohorts):
     return w, own, c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
 def test_algorithms_are_their_papers(name):
     """30 rounds of unequal clients, three of five at a time, a quarter of whom fail."""
@@ -212,6 +213,7 @@ def test_algorithms_are_their_papers(name):
     assert lost > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [4, 5])
 def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
     """FedBuff: what arrives was trained from an older model, and counts (1 + age)^-0.5 of its weight."""
@@ -244,12 +246,14 @@ def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
     assert stale > 20
 
 
+@pytest.mark.slow
 def test_scaffold_begins_as_fedavg():
     """Control variates are 0 in round 1: the same bits."""
     plain, controlled = (play(name, rounds=1)[0][1].params.params for name in ("fedavg", "scaffold"))
     jax.tree.map(np.testing.assert_array_equal, plain, controlled)
 
 
+@pytest.mark.slow
 def test_a_proximal_weight_is_fedprox_with_or_without_its_name():
     named = play("fedprox", rounds=3)[0][1]
     short = play("", training={"proximal_weight": 0.7}, rounds=3)[0][1]

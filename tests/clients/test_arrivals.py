@@ -59,6 +59,7 @@ def test_a_round_in_which_nobody_arrives_is_no_step_of_the_server(server):
     np.testing.assert_array_equal(loss[:, 1:] == loss[:, :-1], empty)
 
 
+@pytest.mark.slow
 def test_learning_does_not_depend_on_when_a_client_fails():
     """Statistics of a client that has failed in every round are those that nobody has trained."""
     options = {**SMALL, "model": "normed", "batch_statistics": "local", "private": False}
@@ -72,6 +73,7 @@ def test_learning_does_not_depend_on_when_a_client_fails():
         np.testing.assert_array_equal(before[name], after[name])
 
 
+@pytest.mark.slow
 def test_a_runs_numbers_do_not_depend_on_whether_its_neighbours_fail():
     """The weights of these cohorts do not sum to 1 exactly: a division by their sum would show."""
     options = {**SMALL, "clients_per_round": 3, "partition": "dirichlet_quantity", "seeds": 2}
@@ -84,6 +86,7 @@ def test_a_runs_numbers_do_not_depend_on_whether_its_neighbours_fail():
     assert not mixed["failed_count"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
 def test_every_ledger_can_be_computed_from_the_releases(stage):
     found = pausejax.simulate(
@@ -103,6 +106,7 @@ def test_every_ledger_can_be_computed_from_the_releases(stage):
     np.testing.assert_allclose(spent.max("client"), found["max_leakage"].isel(round=-1), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
 def test_a_quantity_sees_what_has_arrived(stage):
     @parts.quantity()

@@ -105,6 +105,7 @@ def test_everyone_plays_among_the_available(policy):
             assert len(set(there)) == len(there) and mask[there].all() and (len(there) > 0 or not mask.any())
 
 
+@pytest.mark.slow
 def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
     file = np.ones((4, K), np.float32)
     file[1] = 0
@@ -121,6 +122,7 @@ def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
     assert (np.asarray(state.oracle).sum(axis=1) == M * (~empty).sum()).all()
 
 
+@pytest.mark.slow
 def test_pseudo_regret_is_against_an_oracle_that_sees_the_same_availability():
     _, record = simulate("pause", "markov", departure_probability=0.4, selection_gap=True)
     assert (np.asarray(record.pseudo_regret) >= -1e-5).all()
@@ -128,6 +130,7 @@ def test_pseudo_regret_is_against_an_oracle_that_sees_the_same_availability():
     assert np.isfinite(gap).any() and (np.abs(gap[np.isfinite(gap)]) < 1e-5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
 def test_failures_spend_privacy_if_the_update_had_left(stage):
     state, record = simulate("random", stage=stage, probability=0.4)
@@ -150,6 +153,7 @@ def test_failures_spend_privacy_if_the_update_had_left(stage):
     assert same == (stage == "after_release")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
 def test_if_nobody_fails_the_possibility_changes_no_selection(stage):
     state, record = simulate("pause", stage=stage, probability=0.0)

@@ -59,6 +59,7 @@ def latencies(options):
     return jax.tree.map(np.asarray, draw(world.seed, hyper))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(SETTINGS)))
 def test_rounds_are_those_of_an_event_queue(place):
     """Ten settings times fifty seeds."""
@@ -129,6 +130,7 @@ def test_as_many_at_work_as_count_are_rounds_that_wait(mode):
         np.testing.assert_array_equal(found[name].values, plain[name].values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["pause", "value_per_second", "oort", "clustered_similarity"])
 def test_policies_learn_from_clients_that_were_selected_before(policy):
     """Every policy plays; those that remember know whoever has finished, and nobody else."""

@@ -236,6 +236,7 @@ def test_a_tasks_metric_cannot_have_the_name_of_something_else(tmp_path, name):
     assert quantities.parts_of(parsed()) == []
 
 
+@pytest.mark.slow
 def test_the_size_of_a_model_is_unknown_where_nothing_is_trained(own_parts):
     """A latency law that asks for it is refused, and is not told 0; as a parameter a spec can give it."""
 

@@ -51,6 +51,7 @@ def partitions(draw):
     return Partition(order.astype(np.int32), np.array(sizes, np.int32))
 
 
+@pytest.mark.slow
 @given(partitions(), st.floats(0, 0.999), st.integers(0, 2**32 - 1))
 def test_a_share_of_each_client_is_kept_out_and_the_rest_is_trained_on(whole, share, seed):
     cut = hold_out(whole, share, seed)
@@ -102,6 +103,7 @@ def partition_of(seed):
     return hold_out(whole, SHARE, seed)
 
 
+@pytest.mark.slow
 def test_every_client_is_tested_with_its_own_model_on_its_own_samples(result):
     digits = data.load("digits")
     expected, kinds = np.zeros((result.sizes["run"], K)), []
@@ -134,6 +136,7 @@ def test_training_has_the_rest_alone_under_every_policy():
             np.testing.assert_allclose(made._share[place], size / size.sum(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run_are_those_of_its_clients(result):
     figures, values = analysis.finals(result), result["client_accuracy"].values.astype(np.float64)
     np.testing.assert_allclose(figures["worst_client_accuracy"], values.min(axis=1))  # a tenth of 6 is one
@@ -169,6 +172,7 @@ def test_reductions_leave_clients_without_a_value_out(table):
         )
 
 
+@pytest.mark.slow
 def test_the_chart_shows_clients_from_the_worst_to_the_best(result):
     chart = pausejax.charts(result)["client_accuracy_by_rank"]
     (panel,) = chart.panels
@@ -181,6 +185,7 @@ def test_the_chart_shows_clients_from_the_worst_to_the_best(result):
         assert line[len(line) // 5] == pytest.approx(expected[1])
 
 
+@pytest.mark.slow
 def test_a_client_without_held_out_samples_has_no_value():
     """Of 23 clients some own too few samples for a share of 2 % to be one of them."""
     found = pausejax.simulate(
@@ -219,6 +224,7 @@ def line(*, data_dir):
     return data.Dataset(inputs[:70], targets[:70], inputs[70:], targets[70:])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_parts")
 def test_the_worst_clients_are_those_with_the_largest_error_where_less_is_better():
     parts.dataset(line)

@@ -23,6 +23,7 @@ def plain():
     return simulate(failure_probability=0.2)
 
 
+@pytest.mark.slow
 def test_the_first_of_just_as_many_and_a_distant_deadline_are_the_paper_s_round(plain):
     for more in ({"ending": "first", "extra_clients": 0}, {"ending": "deadline", "round_deadline": 1e6}):
         found = simulate(failure_probability=0.2, **more)
@@ -39,6 +40,7 @@ def test_the_first_of_just_as_many_and_a_distant_deadline_are_the_paper_s_round(
         assert (found["late_count"] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [1, 3])
 def test_the_first_m_of_a_larger_cohort_count_and_end_the_round(extra):
     found = simulate(policies=["random"], ending="first", extra_clients=extra)
@@ -111,6 +113,7 @@ def document():
     }
 
 
+@pytest.mark.slow
 def test_regrets_are_those_of_rounds_that_wait_for_all():
     found = simulate(policies=["pause"], ending=["all", "first"])
     waits = found["ending"].values == "all"
@@ -133,6 +136,7 @@ def test_older_results_hold_since_the_default_is_in_no_identity():
     assert "ending" not in settings and "ending" in late.study.settings("random", late.runs[0].values)
 
 
+@pytest.mark.slow
 def test_what_late_clients_learn_reaches_no_model():
     """With a deadline that nobody meets the model stays what it was, and rounds last as long as that."""
     found = pausejax.simulate(

@@ -120,6 +120,7 @@ def losses_of(logits, labels):
     return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]
 
 
+@pytest.mark.slow
 def test_models_evaluate_to_what_was_recorded(result, folder):
     digits, diverged = data.load("digits"), 0
     models = pausejax.models(result, folder=folder)
@@ -139,6 +140,7 @@ def test_models_evaluate_to_what_was_recorded(result, folder):
     assert 0 < diverged < 12
 
 
+@pytest.mark.slow
 def test_clients_have_their_own_layers_and_statistics_where_they_keep_them(result, folder):
     for run, model in enumerate(pausejax.models(result, folder=folder)):
         if result["federated_algorithm"].values[run] != "fedper":
@@ -180,6 +182,7 @@ def first_weights(result, folder, run):
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0], initial_params(model, seed))
 
 
+@pytest.mark.slow
 def test_unlike_models_are_padded_and_a_selection_has_its_own(result, folder):
     assert result["final_model"].dims == ("run", "model_weight") and result["final_model"].dtype == "float32"
     lengths = {"linear": 650, "normed": 64 * 4 + 65 * HIDDEN + (HIDDEN + 1) * 10}
@@ -195,6 +198,7 @@ def test_unlike_models_are_padded_and_a_selection_has_its_own(result, folder):
         jax.tree.map(np.testing.assert_array_equal, one[1:], other[1:])
 
 
+@pytest.mark.slow
 def test_applying_is_pure_and_shared_by_the_runs_of_a_program(result, folder):
     models = pausejax.models(pausejax.select(result, {"federated_algorithm": "fedper"}), folder=folder)
     assert len({model.apply for model in models}) == 1
@@ -206,6 +210,7 @@ def test_applying_is_pure_and_shared_by_the_runs_of_a_program(result, folder):
         np.testing.assert_allclose(one[client], outputs_of("normed", own, inputs), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_model_whose_file_has_changed_is_refused(result, folder, tmp_path):
     (tmp_path / "mine.py").write_text(MINE.replace("relu", "tanh"))
     with pytest.raises(ValueError, match="12 of 12 runs do not belong to the result's spec"):
@@ -230,6 +235,7 @@ def test_another_process_applies_the_same_models(result, folder):
     np.testing.assert_allclose(np.load(folder / "applied.npy"), here, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_off_means_no_array_no_program_and_no_identity_of_its_own(result, folder):
     document = {**SPEC, "keep_models": False, "seeds": [3], "zip": []}
     document |= {"training": {**SPEC["training"], "model": "linear", "federated_algorithm": "fedavg"}}
@@ -253,6 +259,7 @@ def whole(tmp_path_factory):
     return pausejax.open(folder).load()
 
 
+@pytest.mark.slow
 def test_a_killed_study_ends_with_the_same_models(whole, tmp_path):
     told = []
 
@@ -297,6 +304,7 @@ def test_every_run_keeps_its_own_model_however_it_is_played(whole, tmp_path, ste
     assert np.abs(np.diff(found["final_model"].values, axis=0)).max(axis=1).min() > 0.01
 
 
+@pytest.mark.slow
 def test_memory_and_a_saved_folder_hold_what_a_folder_holds(whole, tmp_path):
     options = {**SMALL["network"], **SMALL["data"], **SMALL["training"]}
     found = pausejax.simulate(
@@ -342,6 +350,7 @@ def test_only_what_start_takes_from_a_client_is_its_own(algorithm):
     assert not any(is_own(learning))
 
 
+@pytest.mark.slow
 def test_the_programs_of_kept_models_are_forgotten_with_the_others(whole):
     (kind,) = {make_plan(parse(SMALL)).study.kind}
     devices.forget(kind.programs)
@@ -357,6 +366,7 @@ def test_a_plan_says_how_many_bytes_the_models_take():
     assert not [line for line in told if str(line).startswith("keep_models")]
 
 
+@pytest.mark.slow
 def test_charts_do_not_read_the_weights(folder, monkeypatch):
     read, files = Snapshot.read, []
 

@@ -36,6 +36,7 @@ def most_releases(result):
     return np.stack(found)
 
 
+@pytest.mark.slow
 def test_every_mechanism_is_an_axis_with_a_ledger_of_its_own():
     result = pausejax.simulate(
         policies=["random"],
@@ -60,6 +61,7 @@ def test_every_mechanism_is_an_axis_with_a_ledger_of_its_own():
     assert "per coordinate" not in str(gaussian.attrs)
 
 
+@pytest.mark.slow
 def test_an_update_clipped_as_a_whole_leaks_as_a_whole():
     result = pausejax.simulate(policies=["random"], clip=["vector", "coordinate"], **SMALL)
     whole = result.isel(run=result["clip"].values == "vector")
@@ -69,12 +71,14 @@ def test_an_update_clipped_as_a_whole_leaks_as_a_whole():
     np.testing.assert_allclose(ratio, 64 * 10 + 10, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_generator_of_a_spec_draws_the_noise():
     result = pausejax.simulate(policies=["random"], noise_generator=["threefry", "hash"], **SMALL)
     first, other = result["test_loss"].values[:2], result["test_loss"].values[2:]
     assert (first != other).all()
 
 
+@pytest.mark.slow
 def test_a_mechanism_reads_its_own_parameters_alone():
     result = pausejax.simulate(
         policies=["random"], mechanism=["laplace", "gaussian"], sensitivity=[0.01, 0.1], **SMALL
@@ -82,6 +86,7 @@ def test_a_mechanism_reads_its_own_parameters_alone():
     assert sorted(result["mechanism"].values) == ["gaussian"] * 2 + ["laplace"] * 4
 
 
+@pytest.mark.slow
 def test_noise_of_the_server_is_drawn_once_a_round_whatever_the_cohort():
     """With steps of 0 the model changes by the server's noise alone, of σ · clip_norm · largest weight."""
     changed = {}
@@ -150,6 +155,7 @@ def test_charts_show_a_budget_only_where_every_mechanism_has_one():
     assert levels[0] == levels[2] == () and levels[1][0][1] == 2.0
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_never_reached_changes_nothing():
     plain, limited = (
         pausejax.simulate(policies=["pause"], stop_at_epsilon=limit, **BANDIT) for limit in (0.0, 39.999)
@@ -158,6 +164,7 @@ def test_a_budget_that_is_never_reached_changes_nothing():
         np.testing.assert_array_equal(plain[name].values, limited[name].values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
 def test_a_trusted_server_spends_only_what_it_aggregates(stage):
     result = pausejax.simulate(
@@ -179,6 +186,7 @@ def test_a_trusted_server_spends_only_what_it_aggregates(stage):
     np.testing.assert_array_equal(spends["releases"].sum("client"), expected)
 
 
+@pytest.mark.slow
 def test_late_clients_that_release_spend_privacy_and_are_known():
     """Under a deadline that the slow clients never keep, PAUSE explores them once; else for ever."""
     options = {"slow_latency": 5.0, "fast_latency": 0.2, "min_latency": 0.1, "ending": "deadline"}

@@ -64,6 +64,7 @@ def write(folder, name, table):
     return str(folder / name)
 
 
+@pytest.mark.slow
 def test_a_policy_is_given_its_table(tmp_path):
     table = np.random.default_rng(0).random((5, K))
     file = write(tmp_path, "plan.npy", table)
@@ -74,6 +75,7 @@ def test_a_policy_is_given_its_table(tmp_path):
     np.testing.assert_array_equal(found["selected"].values[0], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "key", "usual"),
     [("server_optimizer", "damping_file", "fedavg"), ("optimizer", "step_file", "sgd")],
@@ -145,6 +147,7 @@ def test_a_policys_table_has_a_column_for_each_client(tmp_path):
         pausejax.simulate(policy, mode="bandit", num_clients=K, clients_per_round=2)
 
 
+@pytest.mark.slow
 def test_a_models_file_lies_beside_the_spec_and_its_content_counts(tmp_path, monkeypatch):
     """In one process too, where a model that was made of another content is still known."""
     folder, elsewhere = tmp_path / "study", tmp_path / "elsewhere"

@@ -158,6 +158,7 @@ PRIVATE = {
 STEPS = {"optimizer": "sgd", "learning_rate": 0.05, "batch_size": 20, "local_epochs": 1, "max_steps": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("training", "privacy"),
     [(MOMENTUM, {"private": False}), ({**STEPS, "learning_rate": [0.02, 0.05]}, PRIVATE)],
@@ -185,6 +186,7 @@ def test_what_a_spec_says_of_training_is_how_clients_train(training, privacy):
         np.testing.assert_allclose(record.test_loss[:, run], [loss for _, _, loss in replay], rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_a_kept_model_is_the_replayed_one():
     training = {**MOMENTUM, "local_epochs": 1, "max_steps": 4}
     found = pausejax.simulate(
@@ -232,6 +234,7 @@ def noting(*, num_clients, clients_per_round, num_parameters):
     return Policy(init, select, update, needs_updates=True)
 
 
+@pytest.mark.slow
 def test_a_policy_is_told_what_has_happened(own_parts, tmp_path):
     """Client 0 is slowest and never takes part: neither an empty slot nor E[τ] may take it for another."""
     parts.policy(noting)
@@ -309,6 +312,7 @@ def mean_speed(law):
     return np.array([integrate.quad(function, low, high, args=(mean - FLOOR,))[0] for mean in MEANS])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "draw", "policy", "options"),
     [

@@ -171,6 +171,7 @@ def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeyp
     assert_same(pausejax.open(tmp_path / "whole").load(), pausejax.open(tmp_path / "cut").load())
 
 
+@pytest.mark.slow
 def test_data_that_were_sharded_stay_so_when_a_study_goes_on_with_more_memory(tmp_path, monkeypatch):
     plan = make_plan(parse({**SMALL, "policy": [{"name": "random"}]}, source="test", flat=True))
     resident = simulation_of(wanted="replicated").device_bytes()
@@ -260,6 +261,7 @@ def test_without_training_there_is_nothing_to_shard():
     assert simulation.data_shares == 1 and simulation.padded(1) == 1
 
 
+@pytest.mark.slow
 def test_policies_ask_for_losses_together_or_are_refused(own):
     def lower(policy, wanted):
         return program_of(policy, wanted=wanted, use=own).lower(2)

@@ -206,6 +206,7 @@ def test_one_compilation_serves_every_traced_value(monkeypatch):
     assert simulation.play._cache_size() == play_traces
 
 
+@pytest.mark.slow
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
     options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
     whole = pausejax.simulate("pause", **options)
@@ -224,6 +225,7 @@ def test_bandit_mode_selects_as_training_does(result):
     assert "test_accuracy" not in alone
 
 
+@pytest.mark.slow
 def test_selection_gap_is_what_enumeration_finds():
     k, m, rounds, gain = 6, 2, 40, 2.5
     found = pausejax.simulate(
@@ -303,6 +305,7 @@ def decided_by(selected, clock):
         total[members] += (0.05 / np.asarray(law.sample(key), np.float64))[members]
 
 
+@pytest.mark.slow
 def test_every_clock_decides_by_its_own_terms():
     both = pausejax.simulate(
         "pause", mode="bandit", rounds=60, clock=["paper", "reference"], num_clients=6, clients_per_round=2
@@ -313,6 +316,7 @@ def test_every_clock_decides_by_its_own_terms():
         assert max(decided_by(selected[clock], other)) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 26])
 def test_any_number_of_rounds_is_played_exactly(rounds):
     found = pausejax.simulate("random", mode="bandit", rounds=rounds, num_clients=4, clients_per_round=2)
@@ -353,6 +357,7 @@ def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     assert (spent == 0).all() if stage == "before_release" else (spent > 0).all()
 
 
+@pytest.mark.slow
 def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(own_parts):
     """The round is the first whose model is not finite, as a quantity of one's own sees it."""
 

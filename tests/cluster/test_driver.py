@@ -184,6 +184,7 @@ def hand_out(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker
     return hands[0] if hands else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deaths", [(), ("", "after", "before", "", "before")], ids=["calm", "deaths"])
 def test_a_search_is_that_of_one_process_whoever_dies(tmp_path, monkeypatch, deaths):
     document = {**BANDIT, "seeds": 2, "reward": {"privacy_weight": {"log_uniform": [1, 100]}}}
@@ -276,6 +277,7 @@ def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
     assert again.seen == identities and again.open == "finished"
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_begun_again_is_played_only_where_its_first_worker_left_it(tmp_path):
     plan, worker = make_worker(BANDIT, tmp_path, lanes=4)
     worker.begin()
@@ -395,6 +397,7 @@ def test_without_ray_it_is_said_how_to_install_it(tmp_path, capsys, monkeypatch)
     )
 
 
+@pytest.mark.slow
 def test_a_finished_study_needs_no_cluster(tmp_path, capsys):
     assert cli.main(command(tmp_path)) == cli.OK
     result = pausejax.open(tmp_path / "out").load()

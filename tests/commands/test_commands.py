@@ -117,6 +117,7 @@ def test_labels_are_shown_as_they_are(study, tmp_path, capsys):
     assert "uniform [/b] [private]" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["run", str(study / "spec.toml"), "--out", str(out), "--no-report"]
@@ -137,6 +138,7 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     assert "12 of 12 runs were finished before" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_report_draws_again(study, capsys):
     picture = study / "out" / "cumulative_regret_vs_round.png"
     before = picture.read_bytes()
@@ -185,6 +187,7 @@ def test_help_names_the_commands_and_exit_codes(capsys):
     assert all(word in shown for word in ("run", "plan", "report", "exit codes"))
 
 
+@pytest.mark.slow
 def test_what_is_to_be_drawn_is_checked_before_jax_starts(tmp_path):
     """JAX that has started has one CPU device, whatever it is told later; and Ray forks before it starts."""
     (tmp_path / "spec.toml").write_text(SPEC)

@@ -19,6 +19,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_draws_samples_and_the_partition_that_a_study_would_use(folder, capsys):
     arguments = ["data", "digits", "--out", str(folder / "a" / "b"), "--partition", "dirichlet_quantity"]
     arguments += ["--num-clients", "12", "--seed", "3", "--set", "concentration=0.5", "--set", "batch_size=7"]
@@ -35,6 +36,7 @@ def test_draws_samples_and_the_partition_that_a_study_would_use(folder, capsys):
         assert (folder / "a" / "b" / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing_and_a_cut_is_respected(folder, capsys):
     arguments = ["data", "digits", "--out", str(folder), "--set", "data.train_samples=600"]
     assert cli.main([*arguments, "--quiet"]) == cli.OK

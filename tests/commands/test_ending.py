@@ -28,6 +28,7 @@ def end(*arguments, connected=True, more=""):
     return subprocess.run(line, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_connected_to_ray_is_not_taken_apart(tmp_path):
     (tmp_path / "parts.py").write_text(PARTS)
     arguments = ("parts", "policy", "--use", str(tmp_path / "parts.py"))
@@ -37,6 +38,7 @@ def test_a_process_that_is_connected_to_ray_is_not_taken_apart(tmp_path):
     assert end(*arguments, connected=False).returncode == -6  # so would the first one have ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "code"), [("plan", 2), ("report", 1)])
 def test_the_code_of_a_mistake_stays(tmp_path, command, code):
     done = end(command, str(tmp_path / "missing"))

@@ -41,6 +41,7 @@ def written(folder, document):
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_what_a_shard_has_finished_is_in_the_final_result(kind, tmp_path, capsys):
     spec, out = written(tmp_path, STUDIES[kind]), tmp_path / "out"
@@ -74,6 +75,7 @@ def test_what_a_shard_has_finished_is_in_the_final_result(kind, tmp_path, capsys
     assert "(unfinished)" not in page and found.attrs["partial"] not in page
 
 
+@pytest.mark.slow
 def test_a_study_with_parts_of_its_own_is_read_without_them(tmp_path, monkeypatch):
     marker = tmp_path / "marker"
     (tmp_path / "mine.py").write_text(MINE.format(marker=str(marker)))
@@ -98,6 +100,7 @@ def test_a_page_may_go_to_another_folder(tmp_path):
     assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["report.html", "runs.csv"]
 
 
+@pytest.mark.slow
 def test_a_call_that_was_interrupted_can_be_read(tmp_path):
     def stop(advanced):
         if list(tmp_path.glob("out/parts/*.npz")):
@@ -114,6 +117,7 @@ def test_a_call_that_was_interrupted_can_be_read(tmp_path):
         np.testing.assert_array_equal(found[name].values, same[name].values)
 
 
+@pytest.mark.slow
 def test_unequal_numbers_of_seeds_are_said():
     whole = pausejax.simulate(
         ["pause", "random"], rounds=4, mode="bandit", seeds=4, num_clients=6, clients_per_round=2

@@ -55,6 +55,7 @@ def test_report_leaves_the_page_and_no_picture(study, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_charts_are_written_by_name_format_and_size(study, capsys):
     before, name = left(study), "max_leakage_vs_time"
     asked = ["--format", "pdf", "csv", "--chart", name, "--width", "3.5"]
@@ -118,6 +119,7 @@ def test_a_baseline_may_be_any_policy(study):
     assert "Difference from uniform" in (study / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
     store(swept, tmp_path)
     options = ["--measure", "reward", "pseudo_regret", "--where", "gamma=5,gamma=25", "--by", "γ,policy"]
@@ -139,6 +141,7 @@ def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
         assert "must be a condition KEY=VALUE" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tmp_path, capsys):
     store(swept, tmp_path)
     (tmp_path / "report.html").write_text("of the whole study")

@@ -12,8 +12,6 @@ from pausejax.commands import main as cli
 from pausejax.ensemble import regression_data
 from pausejax.study.spec import SpecError
 
-pytestmark = pytest.mark.unoptimized  # most of the time is compilation
-
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 SPECS = sorted(SWEEPS.rglob("*.toml"))
 CHART = re.compile(

@@ -110,6 +110,7 @@ def test_efl_fg_agrees_step_by_step(draw, num_models, largest_rate):
     assert ties >= (5 * runs if draw is draw_tied_pool else runs), ties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampling", "normalized"), [("uniform", False), ("weighted", False), ("count", False), ("count", True)]
 )

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from pausejax.ensemble import ENSEMBLE_POLICIES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ensemble.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_example_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(example, "docs/ensemble.md", "exec"), {})

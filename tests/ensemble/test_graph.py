@@ -126,6 +126,7 @@ def test_neighbourhood_weight_bounds_the_next():
     np.testing.assert_array_equal(graph, [[1, 1, 0], [0, 1, 0], [0, 0, 1]])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**31), density=st.sampled_from([0.0, 0.05, 0.2, 0.6, 1.0]))
 @pytest.mark.parametrize("num_models", [1, 11, 32, 33, 70])

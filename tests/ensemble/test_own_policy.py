@@ -14,6 +14,7 @@ STUDY = {"mode": "ensemble", "rounds": 60, "eval_every": 30, "num_clients": 5}
 pytestmark = pytest.mark.usefixtures("own_parts")
 
 
+@pytest.mark.slow
 def test_what_is_traced_and_what_shapes_the_policy_reach_it():
     @parts.ensemble_policy
     def heated(*, num_models, exploration_rate, heat: float = 0.5):

@@ -166,6 +166,7 @@ def replay_mirror_descent(policy, run, rounds, num_clients):
     return error / rounds, cost / rounds, reports, over / rounds, loss - best, expected - best
 
 
+@pytest.mark.slow
 def test_policies_without_a_budget_violate_it():
     for policy in ("fedboost", "all_experts"):
         out = simulate(POOL, policy, RUNS, rounds=100, num_clients=20, record_every=100)

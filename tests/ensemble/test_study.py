@@ -115,6 +115,7 @@ def test_rounds_left_out_last_as_long_as_the_stream(monkeypatch):
     np.testing.assert_array_equal(result["reports"], [25 * np.arange(1, 11)] * 2)
 
 
+@pytest.mark.slow
 def test_charts_show_the_numbers(result):
     """Of two data sets, the second half as long: means over the seeds, and each set's own rounds."""
     short = result.assign_coords(

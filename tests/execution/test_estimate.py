@@ -23,6 +23,7 @@ def cells(table):
     return [(str(column.header), *map(str, column._cells)) for column in table.columns]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiles", [False, True])
 def test_a_plan_says_what_each_program_costs_and_what_lies_on_a_device(compiles):
     plan, devices = make_plan(parse(STUDY)), jax.device_count()

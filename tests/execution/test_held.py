@@ -20,6 +20,7 @@ def nothing_held(monkeypatch):
         devices.forget(kind.programs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_held")
 def test_programs_of_earlier_studies_do_not_pile_up():
     held = []

@@ -98,6 +98,7 @@ def test_a_group_has_one_name_whatever_else_its_study_holds():
     assert beside.key not in {group.key for group in other.groups}
 
 
+@pytest.mark.slow
 def test_fewer_lanes_on_a_resume_narrow_what_is_left_and_no_share(tmp_path):
     simulate(LONG, tmp_path / "whole")
     interrupted(LONG, tmp_path / "narrow", 1)

@@ -77,6 +77,7 @@ def executor_of(limit, file):
     return plan, LocalExecutor(Sources(), device_memory=limit)
 
 
+@pytest.mark.slow
 def test_sixty_gigabytes_of_images_leave_room_for_few_runs_of_4096(sixty):
     plan, executor = executor_of(68 * GB, sixty)
     (cost,) = group_costs(plan, executor, compiles=False)
@@ -106,6 +107,7 @@ def test_what_fits_no_device_is_refused_with_the_numbers_before_anything_is_trac
         group_costs(plan, executor, compiles=False)
 
 
+@pytest.mark.slow
 def test_sixty_gigabytes_are_shared_out_where_a_device_has_room_for_half(sixty):
     plan, executor = executor_of(40 * GB, sixty)
     (cost,) = group_costs(plan, executor, compiles=False)

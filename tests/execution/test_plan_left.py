@@ -2,6 +2,8 @@
 
 import logging
 
+import pytest
+
 from pausejax.commands import main as cli
 from pausejax.data.host import Sources
 from pausejax.execution.estimate import group_costs
@@ -60,6 +62,7 @@ def foreseen(costs):
     return {cost.label.partition("(")[2][:-1]: cost.lanes for cost in costs}, sum(c.runs for c in costs)
 
 
+@pytest.mark.slow
 def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
     study = Study(tmp_path, RANDOM)
     assert study.line(4, capsys) == "none of the 4 runs is finished" and not study.out.exists()
@@ -77,6 +80,7 @@ def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
     assert foreseen(study.costs(9)) == ({"random": 4}, 4)
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, caplog, capsys, monkeypatch):
     """What is done of it lies in parts: batches keep their width, and nothing is an extension."""
     study, play = Study(tmp_path, BANDIT), LocalExecutor._play
@@ -94,6 +98,7 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_study_is_refused(tmp_path, caplog, capsys):
     study = Study(tmp_path, RANDOM)
     study.run(2, caplog)

@@ -91,6 +91,7 @@ def test_a_checkpoint_is_played_as_the_very_runs_that_it_is_of(tmp_path, monkeyp
     assert not np.isnan(b["reward"]).any()
 
 
+@pytest.mark.slow
 def test_a_study_under_a_url_goes_on_from_its_checkpoint_too(tmp_path, monkeypatch):
     restored, restore = [], checkpoint.Checkpoint.restore
 
@@ -133,6 +134,7 @@ def keyed(*, num_clients: int, clients_per_round: int) -> Policy:
 """
 
 
+@pytest.mark.slow
 def test_a_policy_may_keep_a_typed_key_and_goes_on_from_a_checkpoint(tmp_path):
     (tmp_path / "keyed.py").write_text(KEYED)
     document = {**LONG, "use": [str(tmp_path / "keyed.py")], "policy": [{"name": "keyed"}]}
@@ -161,6 +163,7 @@ class Log:
         self.calls.append(("finish",))
 
 
+@pytest.mark.slow
 def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
     first, second, document = Log(), Log(), {**BANDIT, "policy": [{"name": "random"}]}
     simulate(document, tmp_path, tracker=first, lanes=2, shard=(1, 2))
@@ -215,6 +218,7 @@ def narrowed(caplog):
     return [record for record in caplog.records if record.levelname == "WARNING"]
 
 
+@pytest.mark.slow
 def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, played):
     limit = needed(ANNEALED, 2 / 3)
     simulate(ANNEALED, tmp_path / "whole")
@@ -228,6 +232,7 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, played):
     np.testing.assert_allclose(a["pseudo_regret"], b["pseudo_regret"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resume_with_more_memory_cuts_its_runs_as_before(tmp_path, played, caplog):
     limit = needed(ANNEALED, 2 / 3)
     simulate(ANNEALED, tmp_path / "whole", device_memory=limit)
@@ -240,6 +245,7 @@ def test_a_resume_with_more_memory_cuts_its_runs_as_before(tmp_path, played, cap
     assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("whole", "more")))
 
 
+@pytest.mark.slow
 def test_a_resume_with_less_memory_says_that_it_cuts_its_runs_otherwise(tmp_path, played, caplog):
     interrupted(ANNEALED, tmp_path / "less", 1)
     limit = needed(ANNEALED, 2 / 3)
@@ -251,6 +257,7 @@ def test_a_resume_with_less_memory_says_that_it_cuts_its_runs_otherwise(tmp_path
     assert len(narrowed(caplog)) == 1  # nothing was there before
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch, caplog):
     """The device's answer is imitated; everything after it is real."""
     simulate(BANDIT, tmp_path / "whole")
@@ -296,6 +303,7 @@ def test_a_checkpoint_of_a_batch_that_did_not_fit_is_removed(monkeypatch):
     assert not Folder("memory://narrowed/study").names("checkpoints")
 
 
+@pytest.mark.slow
 def test_progress_of_a_study_without_rounds_adds_up_to_its_runs(tmp_path):
     told = []
     document = {
@@ -310,6 +318,7 @@ def test_progress_of_a_study_without_rounds_adds_up_to_its_runs(tmp_path):
     assert sum(told) == pytest.approx(2) and len(told) > 4
 
 
+@pytest.mark.slow
 def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
     stop = 6.5
     whole = pausejax.simulate(
@@ -491,6 +500,7 @@ def test_eight_devices_give_what_one_gives(tmp_path):
         np.testing.assert_allclose(one[name], eight[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_shards_on_unlike_devices_play_every_run_once(tmp_path, monkeypatch):
     """The first one's devices are good for two runs side by side, the second one's for many."""
     document = {**BANDIT, "seeds": 7, "reward": {"gamma": 1.0}, "policy": [{"name": "random"}]}

@@ -40,6 +40,7 @@ def played(clients):
     return pausejax.simulate("random", mode="bandit", rounds=4, seeds=2, **network)
 
 
+@pytest.mark.slow
 def test_programs_whose_turn_is_over_go(programs, monkeypatch):
     whole = played(5)
     assert max(living for _, living in programs) == 4
@@ -53,6 +54,7 @@ def test_programs_whose_turn_is_over_go(programs, monkeypatch):
         np.testing.assert_array_equal(fewer[name].values, variable.values, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts mappings as Linux does")
 @pytest.mark.usefixtures("_light")
 def test_studies_one_after_the_other_take_no_more_and_more_mappings(monkeypatch):

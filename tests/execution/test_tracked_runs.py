@@ -108,6 +108,7 @@ def test_without_evaluations_curves_have_some_hundred_points(made):
     assert all(point.name != "test_accuracy" for run in runs.tracked_runs(unmeasured) for point in run.points)
 
 
+@pytest.mark.slow
 def test_an_ensemble_s_rounds_are_those_that_it_played():
     """Not the places of those that are recorded: every seventh."""
     result = pausejax.simulate("efl_fg", mode="ensemble", seeds=1, rounds=49, eval_every=7, num_clients=20)

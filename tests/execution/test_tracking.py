@@ -124,6 +124,7 @@ def test_the_command_keeps_spec_page_and_charts_in_one_run(address, tmp_path, ca
     assert {"spec.toml", "report.html", "max_leakage_vs_round.png"} <= files
 
 
+@pytest.mark.slow
 def test_a_tracker_that_takes_no_files_ends_no_study(tmp_path, monkeypatch, capsys):
     class Refusing(tracking.Tracker):
         def attach(self, files):

@@ -117,6 +117,7 @@ def goes_on_falsely(spec, out, expected):
     return "other numbers" if opens_falsely(out, expected) or not (out / "results.zarr").is_dir() else None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_once")
 def test_nothing_damaged_is_believed(studies, tmp_path, request):
     spec, folder, expected = studies

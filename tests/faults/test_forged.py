@@ -251,6 +251,7 @@ def test_every_number_format_of_the_package_may_be_read():
         assert not schema.problem("metrics", held)
 
 
+@pytest.mark.slow
 def test_a_few_forged_results(place):
     folder, result = place
     for seed in (*range(6), 24):  # 24: a format of 100,000 characters

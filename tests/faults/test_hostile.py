@@ -183,6 +183,7 @@ def test_no_policy_is_one_line(policies):
         pausejax.simulate(policies, mode="bandit")
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_are_numbers():
     result = pausejax.simulate(
         "random",

@@ -87,6 +87,7 @@ def run_problem(spec, overrides, out):
     return None
 
 
+@pytest.mark.slow
 def test_no_mistake_is_a_traceback_and_none_is_believed(tmp_path, request):
     count, codes, ran, found = request.config.getoption("--mutations"), {}, 0, []
     first = request.config.getoption("--first-seed")

@@ -33,6 +33,7 @@ def cohort(seed, *, ties=True):
     return updates, np.where(there, rng.uniform(0.1, 1, ROWS), 0).astype(np.float32), there
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_the_median_is_numpys(seed):
@@ -41,6 +42,7 @@ def test_the_median_is_numpys(seed):
     np.testing.assert_allclose(combined("median", updates, weights), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.1, 0.25, 0.4, 0.49]))
 def test_the_trimmed_mean_is_scipys(seed, share):
@@ -59,6 +61,7 @@ def krum_by_definition(updates, wrong):
     return updates[int(np.argmin(scores))]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(0, 3))
 def test_krum_is_its_definition(seed, wrong):

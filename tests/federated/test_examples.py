@@ -24,6 +24,7 @@ def use(name):
     return layer, module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "options", "values"),
     [

@@ -271,6 +271,7 @@ def test_layers_in_the_clear_are_those_of_batch_norm(study, blobs, registry, mod
     assert np.sum(np.asarray(sent) == np.float32(1.0)) == clear  # what is clipped ends near 0.01
 
 
+@pytest.mark.slow
 def test_models_without_statistics_have_the_same_program_whatever_becomes_of_statistics(study, blobs):
     programs, released = [], []
     for mode in ("private", "clear", "clear_layers", "local"):

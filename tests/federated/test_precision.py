@@ -122,6 +122,7 @@ def lowered(**training):
     return plan.study.kind.simulation(plan.study, plan.groups[0], Sources()).lower(1).as_text()
 
 
+@pytest.mark.slow
 def test_no_product_of_a_study_is_left_to_the_device():
     """At "highest" every one says so; a GPU would multiply the others as TF32."""
     products = re.findall(r"stablehlo\.(?:dot_general|convolution)[^\n]*", lowered())

@@ -175,6 +175,7 @@ def test_nothing_leads_out_of_the_page(request, which):
     assert "url(" not in own and "@import" not in own and not re.search(r"""(src|href)=["']?http""", own)
 
 
+@pytest.mark.slow
 def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(

@@ -98,6 +98,7 @@ def equal_policies(count, seeds, metrics, rng):
     return made.assign_attrs(metrics=json.dumps(table))
 
 
+@pytest.mark.slow
 def test_equal_policies_are_seldom_marked():
     """12 columns of 7 rivals: a column has a mark with a probability of at most 0.05, 4 of 12 with 0.002."""
     found, _ = tables.differences(equal_policies(8, 10, 12, np.random.default_rng(0)))
@@ -150,6 +151,7 @@ def cells_of(table, heading):
     return [row[place] for row in table.rows], [row[place - 1] for row in table.marks]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_has_no_difference():
     """Regrets under unlike γ: of the settings of one policy, and of two policies that fix it unlike."""
     swept = simulated(policies="pause", gamma=[1.0, 25.0])
@@ -170,6 +172,7 @@ def test_what_cannot_be_compared_has_no_difference():
     assert len(table.rows) == 2 and "–" not in cells_of(table, "pseudo-regret")[0] and not notes
 
 
+@pytest.mark.slow
 def test_averaging_over_many_settings_mixes_no_unlike_rewards():
     result = simulated(policies=["pause", "random"], gamma=list(range(1, 11)), seeds=2)
     table, notes = tables.differences(result)
@@ -177,6 +180,7 @@ def test_averaging_over_many_settings_mixes_no_unlike_rewards():
     assert cells_of(table, "pseudo-regret")[0] == ["–"] and len(notes) == 1
 
 
+@pytest.mark.slow
 def test_accuracies_on_unlike_data_have_no_difference(tmp_path):
     rng = np.random.default_rng(0)
     files = []

@@ -94,6 +94,7 @@ def test_all_that_a_part_reaches_stands_in_its_digest(change):
         assert digest_of(part) == first
 
 
+@pytest.mark.slow
 def test_a_digest_is_the_same_in_every_process():
     changes = [change for change in CHANGES if change != "a key"]
     code = (
@@ -132,6 +133,7 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
     assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
 
 
+@pytest.mark.slow
 def test_a_changed_constant_gives_another_number_and_another_identity(tmp_path):
     """Within one session, where the program of the old number is compiled already."""
     space = {"__name__": "notebook"}

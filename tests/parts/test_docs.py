@@ -63,6 +63,7 @@ def test_the_parts_play_together(written, tmp_path):
     assert (found["slowest_of_all"] >= found["round_latency"]).all()
 
 
+@pytest.mark.slow
 def test_the_algorithm_in_full_is_scaffold(tmp_path):
     (tmp_path / "mine.py").write_text(ALGORITHM)
     options = {"train_samples": 600, "rounds": 3, "eval_every": 1, "seeds": 2}

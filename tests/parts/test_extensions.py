@@ -62,6 +62,7 @@ def identities(spec):
     return make_plan(kinds.load(spec)).identities
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_another_study_and_the_folder_says_which(tmp_path, capsys):
     spec = write(tmp_path, 0)
     before = identities(spec)
@@ -263,6 +264,7 @@ def test_parts_registered_in_the_process_count_beside_files(tmp_path):
     assert make_plan(kinds.load(spec)).identities == one[:1]
 
 
+@pytest.mark.slow
 def test_readers_of_a_result_execute_nothing(tmp_path, capsys):
     fuse = "import pathlib; pathlib.Path(__file__).with_name('executed').touch()"
     spec = write(tmp_path, more=fuse)

@@ -134,6 +134,7 @@ def played(files, tmp_path, *more, **network):
     return pausejax.open(out).load()
 
 
+@pytest.mark.slow
 def test_each_part_gets_its_own_values_and_results_have_its_names(files, tmp_path, capsys):
     result = played(
         files,
@@ -173,6 +174,7 @@ BOTH = {
 """A study of both laws, as keyword arguments."""
 
 
+@pytest.mark.slow
 def test_zips_and_simulate_take_such_names(files):
     paces = {"first.pace": [1.0, 2.0], "second.pace": [0.5, 4.0]}
     study = kinds.parse(
@@ -202,6 +204,7 @@ def test_zips_and_simulate_take_such_names(files):
     )
 
 
+@pytest.mark.slow
 def test_a_search_ranges_over_such_names(files):
     pytest.importorskip("optuna")
     found = pausejax.search(

@@ -45,6 +45,7 @@ def assert_printable(chart, width):
     assert all(7 <= text.get_fontsize() <= 9 for text in texts_of(figure)), chart.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [("PAUSE", "random"), (*LABELS[:3], "x" * 2000, "two words " * 200)])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_kind_of_chart_is_legible(width, labels):
@@ -52,6 +53,7 @@ def test_every_kind_of_chart_is_legible(width, labels):
         assert_printable(chart, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_charts_of_searches_are_legible(width):
     rows = [(10.0**place, "abc"[place % 3]) for place in range(9)]

@@ -150,6 +150,7 @@ def test_data_sets_are_never_mixed():
     assert sorted(per["dataset"].values) == ["digits", "mnist"]
 
 
+@pytest.mark.slow
 def test_a_label_has_one_colour_in_all_charts_although_some_leave_it_out():
     """Policies that single data sets or axes lack, and one that the charts of regret leave out."""
     axes = {"dataset": "dataset", "privacy_weight": "gamma"}

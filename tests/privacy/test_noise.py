@@ -35,6 +35,7 @@ def words():
     return np.asarray(jax.jit(jax.vmap(lambda key: hashed_bits(key, COUNT)))(jnp.concatenate([split, near])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOISE_GENERATORS)
 def test_the_law_is_laplaces(streams, name):
     draws = streams[name].astype(np.float64)

@@ -40,6 +40,7 @@ def test_an_opened_result_is_never_read_as_another(folder):
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(LARGE))
 
 
+@pytest.mark.slow
 def test_whoever_opens_it_meanwhile_has_one_result_or_the_other(folder, monkeypatch):
     """Opens and reads it after each step of the exchange, of which there are many under a URL."""
     finish(folder, SMALL)
@@ -96,6 +97,7 @@ def test_a_chunk_that_is_gone_is_an_error_and_no_fill_values(tmp_path):
         opened["reward"].values  # noqa: B018
 
 
+@pytest.mark.slow
 def test_an_opened_result_can_be_sent_to_another_process(tmp_path):
     finish(Folder(tmp_path), SMALL)
     sent = pickle.loads(pickle.dumps(pausejax.open(tmp_path)))
@@ -106,6 +108,7 @@ def test_an_opened_result_can_be_sent_to_another_process(tmp_path):
         pickle.loads(sent).load()
 
 
+@pytest.mark.slow
 def test_runs_that_were_seen_in_an_old_result_are_not_taken_from_a_new_one(folder):
     """Whoever puts a result together without a lock would label them as others."""
     finish(folder, SMALL)
@@ -132,6 +135,7 @@ def killed_in_mid_exchange(folder, monkeypatch):
     assert not folder.exists("results.zarr") and folder.exists(".results.zarr.replaced")
 
 
+@pytest.mark.slow
 def test_a_result_is_there_after_a_kill_between_two_renames(folder, monkeypatch):
     killed_in_mid_exchange(folder, monkeypatch)
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(SMALL))
@@ -141,6 +145,7 @@ def test_a_result_is_there_after_a_kill_between_two_renames(folder, monkeypatch)
     assert not folder.exists(".results.zarr.replaced")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaced", [True, False])
 def test_what_is_left_of_a_store_is_never_taken_for_the_old_result(folder, monkeypatch, replaced):
     """Under a URL a store is moved file by file, so a kill leaves some of them in either place."""
@@ -152,6 +157,7 @@ def test_what_is_left_of_a_store_is_never_taken_for_the_old_result(folder, monke
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(LARGE))
 
 
+@pytest.mark.slow
 def test_saving_one_run_does_not_remove_the_others_after_such_a_kill(folder, monkeypatch):
     killed_in_mid_exchange(folder, monkeypatch)
     for name in [f"parts/{name}" for name in folder.names("parts")]:

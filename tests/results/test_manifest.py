@@ -167,6 +167,7 @@ def test_a_folder_that_is_cleared_in_mid_run_is_no_success(tmp_path, capsys, mon
     assert cli.main(run) == cli.OK
 
 
+@pytest.mark.slow
 def test_a_wider_study_of_the_folder_keeps_what_it_has_finished(tmp_path):
     """It has begun while the narrower one ran, which then ends first."""
     from pausejax import kinds

@@ -183,6 +183,7 @@ def test_without_locks_nobody_says_that_one_is_held(unlocked):
         assert not held
 
 
+@pytest.mark.slow
 def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked, monkeypatch):
     """The second one begins and ends while the first one is half-way through writing."""
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
@@ -204,6 +205,7 @@ def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked
     assert unlocked.names("parts") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2])
 def test_two_that_exchange_a_result_without_locks_leave_a_whole_one(unlocked, monkeypatch, step):
     """The second one begins and ends while the first one is between two renames."""
@@ -262,6 +264,7 @@ def test_a_tracker_is_told_of_its_own_runs_in_a_result_that_was_extended(tmp_pat
     xr.testing.assert_identical(told["reward"].variable, expected(NARROW)["reward"][1:3].variable)
 
 
+@pytest.mark.slow
 def test_a_narrow_study_does_not_replace_a_damaged_wide_result(tmp_path, monkeypatch):
     """What is sound of it is finished, and the wide study makes the rest again."""
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)

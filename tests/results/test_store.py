@@ -142,6 +142,7 @@ def flipped(content, place):
     return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
 
+@pytest.mark.slow
 def test_any_reader_refuses_a_chunk_whose_values_were_altered(tmp_path):
     """Not by the manifest, which only this package reads: by the checksum within each chunk."""
     plan = make()

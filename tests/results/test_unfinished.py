@@ -75,6 +75,7 @@ def test_a_result_that_is_extended_counts_with_the_new_parts(folder):
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(SMALL))
 
 
+@pytest.mark.slow
 def test_no_step_of_a_writer_takes_a_finished_run_away(folder, monkeypatch):
     """Reads after every change of the folder, while parts are written and the result is put together."""
     monkeypatch.setattr(unfinished, "_PAUSES", (0.0, 0.0))  # nothing changes while it reads

@@ -179,6 +179,7 @@ def test_leakage_is_that_of_the_rounds_that_have_ended(script):
     assert script.values(runs, rounds, 30).tolist() == [7, 3]
 
 
+@pytest.mark.slow
 def test_equal_policies_seldom_fail_a_claim(script):
     """Of 1,000 claims of four independent marks 25 fail on one side; 45 with a probability of 1e-4."""
     rng = np.random.default_rng(0)

@@ -156,6 +156,7 @@ def test_the_law_is_that_of_the_line_that_loses_least_and_equal_bounds_are_one(s
     assert panel.note == "before; no bound of Theorem 3, because the bounds of the settings differ: most"
 
 
+@pytest.mark.slow
 def test_a_result_is_drawn_with_its_bound(script, tmp_path, monkeypatch):
     result = pausejax.simulate(["pause", "random"], mode="bandit", rounds=20, seeds=2)
     (panel,) = script.chart_of(result).panels

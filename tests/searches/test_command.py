@@ -42,6 +42,7 @@ def searched(tmp_path_factory):
     return folder, typed, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_found_and_leaves_it(searched):
     folder, _, shown, told = searched
     assert "on 4 fresh seeds, at 50 rounds" in shown
@@ -93,6 +94,7 @@ def test_json_and_a_tracker_hear_of_it(tmp_path, monkeypatch, capfd):
     assert len(list(study.iterdir())) == 2 * len(trials)
 
 
+@pytest.mark.slow
 def test_report_draws_a_search_and_its_page_again(searched, capsys):
     folder, *_ = searched
     out = folder / "out"
@@ -114,6 +116,7 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
     assert "search_history" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_said(searched, tmp_path, capsys):
     folder, *_ = searched
     shutil.copytree(folder / "out", tmp_path / "out")
@@ -123,6 +126,7 @@ def test_a_damaged_record_is_said(searched, tmp_path, capsys):
     assert said.count("\n") == 1 and "search_record.json is damaged" in said
 
 
+@pytest.mark.slow
 def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
     folder, *_ = searched
     plain = [str(folder / "spec.toml"), "--set", "reward.generalization_weight=5.0"]

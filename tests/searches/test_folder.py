@@ -106,6 +106,7 @@ def test_parts_that_changed_places_are_played_again(searches, killed):
     ends_as_the_whole(searches, killed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flip, cut], ids=["flip", "cut"])
 def test_what_was_asked_is_put_down_again_by_the_same_command(searches, killed, said, damage):
     before = (killed / "search.json").read_bytes()
@@ -123,6 +124,7 @@ def test_what_was_asked_is_not_put_down_again_for_another_spec(killed):
     assert "search.json is damaged" in line and "Repeat the command" in line and "another folder" in line
 
 
+@pytest.mark.slow
 def test_a_search_that_was_killed_between_its_first_two_files_begins(searches, tmp_path):
     folder, _ = searches
     (tmp_path / "again").mkdir()
@@ -142,6 +144,7 @@ def test_another_optuna_is_refused_before_anything_is_played(killed, monkeypatch
     assert "another folder" in line
 
 
+@pytest.mark.slow
 def test_the_spec_is_written_by_whoever_goes_on(searches, killed):
     """Its writer may have been killed between search.json and spec.toml."""
     (killed / store.SPEC).unlink()
@@ -149,6 +152,7 @@ def test_the_spec_is_written_by_whoever_goes_on(searches, killed):
     assert (killed / store.SPEC).read_bytes() == (killed.parent / "whole" / store.SPEC).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_part_that_is_gone_is_played_again(searches, killed):
     parts(killed)[0].unlink()
     ends_as_the_whole(searches, killed)
@@ -170,6 +174,7 @@ def test_old_folders_are_refused_in_a_line(killed):
         play(BANDIT, ASKED, Folder(killed))
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_damaged_and_how_far_the_confirmation_is(tmp_path, capsys):
     (tmp_path / "spec.toml").write_text(SPEC)
     typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--trials", "6"]
@@ -207,6 +212,7 @@ def out_of_memory(monkeypatch, most):
     monkeypatch.setattr(rounds, "play", bounded)
 
 
+@pytest.mark.slow
 def test_a_search_that_runs_out_of_memory_goes_on_with_half_as_many_runs(searches, tmp_path, monkeypatch):
     _, whole = searches
     out_of_memory(monkeypatch, 1)
@@ -221,6 +227,7 @@ def test_one_run_that_runs_out_of_memory_ends_the_search_in_a_line(monkeypatch):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_two_processes_that_play_one_search_leave_one_result(searches, tmp_path):
     """The second one ends while the first has runs to read that lie in the result now."""
     folder, _ = searches

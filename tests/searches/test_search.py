@@ -187,6 +187,7 @@ def trials_of_optuna(folder):
     return optuna.load_study(study_name="search", storage=storage).trials
 
 
+@pytest.mark.slow
 def test_the_study_of_optuna_says_what_the_search_has_seen(tmp_path):
     options = REGRET._replace(trials=6, metrics=("cumulative_pseudo_regret", "cumulative_reward"))
     played = play(TWO, options._replace(constraints=("max_leakage<=20",)), Folder(tmp_path))
@@ -254,6 +255,7 @@ def test_other_searches_and_studies_keep_their_folders(tmp_path):
         play(BANDIT, REGRET, Folder(tmp_path / "b"))
 
 
+@pytest.mark.slow
 def test_a_search_at_its_end_is_not_played_again_unless_its_result_is_damaged(tmp_path, monkeypatch):
     asked = REGRET._replace(trials=6)
     whole = play(BANDIT, asked, Folder(tmp_path))

@@ -39,6 +39,7 @@ def alone(ucb, score, available, m):
     return np.pad(members, (0, m - len(members)), constant_values=-1), float(chosen.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_clients", "m"), [(1, 1), (5, 2), (7, 3), (6, 6)])
 @pytest.mark.parametrize("choose", [best_set, brute_force])
 def test_a_mask_equals_the_network_of_the_available_clients(choose, num_clients, m):
@@ -55,6 +56,7 @@ def test_a_mask_equals_the_network_of_the_available_clients(choose, num_clients,
             assert got.value[i] == np.float32(value)
 
 
+@pytest.mark.slow
 def test_both_sweeps_agree_under_a_mask():
     ucb, score, available = instances(3, 64, 20)
 
@@ -95,6 +97,7 @@ def test_an_annealed_walk_is_that_of_the_network_of_the_available_clients(neighb
         np.testing.assert_allclose(traces[i], trace, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @given(hnp.arrays(bool, 6), st.sampled_from([1, 3, 6]))
 @settings(max_examples=20, deadline=None)
 def test_nobody_is_chosen_who_is_not_available(available, m):

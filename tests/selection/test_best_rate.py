@@ -79,6 +79,7 @@ speeds = hnp.arrays(np.float32, 6, elements=st.one_of(tied, positive, st.just(np
 values = hnp.arrays(np.float32, 6, elements=st.one_of(tied, positive, st.just(0.0)))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(speeds, values, st.sampled_from([1, 2, 3, 6]), st.none() | hnp.arrays(bool, 6))
 def test_both_agree_on_arbitrary_floats_and_masks(speed, value, m, available):

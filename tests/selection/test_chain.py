@@ -237,6 +237,7 @@ def test_hajeks_condition_decides_whether_the_chain_converges():
     assert got.current[1, 1] < got.best[1, 1] + 1e-12 < 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_clients", "m"), [(4, 2), (5, 2), (6, 3), (7, 4), (8, 3)])
 def test_algorithm_3_finds_a_path_in_strictly_ordered_lists(num_clients, m):
     adjacency_of = {}
@@ -264,6 +265,7 @@ def test_algorithm_3_goes_in_circles_on_ties():
             assert chain.path(np.array(values), [start], [goal], rng) is not None, "m = 1 never fails"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", [1.0, 20.0])
 def test_simulated_chains_have_the_exact_probabilities(divisor):
     """4,000 chains at 5 numbers of steps; a deviation over 5 standard errors is a false alarm in 3e-6."""

@@ -159,6 +159,7 @@ def adversarial(dtype=np.float32):
     return st.tuples(ucb, hnp.arrays(dtype, 6, elements=common))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(adversarial(), st.sampled_from([2, 3]))
 def test_both_agree_on_arbitrary_floats(instance, m):
