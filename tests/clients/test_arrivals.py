@@ -47,6 +47,7 @@ def _parts(own_parts):
         return Normed(num_outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "server",
     ["drifting", *(pytest.param(s, marks=pytest.mark.slow) for s in ("fedavgm", "fedadam", "fedyogi"))],

@@ -116,6 +116,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["bandit", pytest.param("training", marks=pytest.mark.slow)])
 def test_as_many_at_work_as_count_are_rounds_that_wait(mode):
     options = {**SMALL, "policies": ["pause", "random"], "failure_probability": 0.3}

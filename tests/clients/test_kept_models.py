@@ -275,6 +275,7 @@ def test_a_killed_study_ends_with_the_same_models(whole, tmp_path):
     assert_alike(whole, pausejax.open(tmp_path).load())
 
 
+@pytest.mark.slow
 def test_a_study_without_personal_layers_is_stored(tmp_path):
     training = {"model": "linear", "max_steps": 1}
     simulate({**SMALL, "seeds": 1, "rounds": 2, "eval_every": 2, "training": training}, tmp_path)
@@ -286,6 +287,7 @@ def test_a_study_without_personal_layers_is_stored(tmp_path):
     assert_alike(found, pausejax.open(tmp_path / "saved").load())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps",
     [

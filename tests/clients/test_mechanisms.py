@@ -106,6 +106,7 @@ def test_noise_of_the_server_is_drawn_once_a_round_whatever_the_cohort():
     assert changed[6] < changed[1] / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "central_gaussian"])
 @pytest.mark.parametrize("mode", ["bandit", pytest.param("training", marks=pytest.mark.slow)])
 def test_a_client_whose_budget_is_spent_is_no_longer_available(mechanism, mode):

@@ -142,6 +142,7 @@ def test_chunks_that_shrink_keep_every_share():
     assert_same(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["replicated", pytest.param("sharded", marks=pytest.mark.slow)])
 def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeypatch):
     document = {**SMALL, "rounds": 60, "eval_every": 60, "seeds": 1, "policy": [{"name": "random"}]}

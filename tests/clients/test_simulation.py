@@ -339,6 +339,7 @@ def test_every_policy_plays_in_the_simulator(policy):
     assert (found["test_accuracy"].values[:, -1] > 0.3).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["before_release", pytest.param("after_release", marks=pytest.mark.slow)])
 def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     found = pausejax.simulate(

@@ -65,6 +65,7 @@ def test_kernel_models_are_regularized_as_they_are_told(diabetes, ridge):
     np.testing.assert_allclose(pool.predictions[:, 7], np.clip(kernel[rest] @ coefficients, 0, 1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_networks_learn_what_no_constant_knows():
     """A smooth function of two features, half of it to learn from: most of the variance is explained."""
     rng = np.random.default_rng(1)

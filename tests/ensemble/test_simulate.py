@@ -90,6 +90,7 @@ def test_efl_fg_equals_a_plain_simulation():
             np.testing.assert_allclose(out[name][run], expected, rtol=2e-4, atol=2e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_where_another_policy_breaks_it():
     """EFL-FG (11), with small steps and many rounds of one client: who does not learn lies above it."""
     rounds = 2000
@@ -103,6 +104,7 @@ def test_the_bound_holds_where_another_policy_breaks_it():
     assert (uniform["regret"][:, -1] > ours["regret_bound"][:, -1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["efl_fg", "fedboost_weighted"])
 def test_a_run_depends_on_its_own_settings_alone(policy):
     """Alone, in another order, beside other runs: the same models are sent."""

@@ -66,6 +66,7 @@ def test_result_is_the_simulation(result):
         np.testing.assert_allclose(result[name][2:4], direct[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -280,6 +281,7 @@ def test_regret_grows_sublinearly_below_its_bound(shared, dataset):
     assert mean[-1] / 5000 < 0.5 * mean[rounds == 500][0] / 500
 
 
+@pytest.mark.slow
 def test_regrets_of_unlike_numbers_of_reports_are_not_compared():
     """With twice the clients a stream lasts half the rounds; a regret sums over all reports."""
     result = pausejax.simulate(

@@ -94,6 +94,7 @@ def test_sixty_gigabytes_of_images_leave_room_for_few_runs_of_4096(sixty):
     assert cost.batches >= -(-4096 // cost.lanes)
 
 
+@pytest.mark.slow
 def test_what_fits_no_device_is_refused_with_the_numbers_before_anything_is_traced(sixty, monkeypatch):
     plan, executor = executor_of(25 * GB, sixty)
     monkeypatch.setattr(GroupProgram, "lower", lambda *_: pytest.fail("traced"))

@@ -288,6 +288,7 @@ def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch, caplog):
     assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("short", "killed")))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_batch_that_did_not_fit_is_removed(monkeypatch):
     """Under a URL, where nobody can tell whose it is."""
     play = rounds.play

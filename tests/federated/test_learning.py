@@ -144,6 +144,7 @@ def replay(given, weights, job, row, statistics):
     return params, {"mean": mean, "var": var}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["private", "clear", "clear_layers", "local"])
 def test_batch_statistics_go_where_they_are_told(study, blobs, registry, mode):
     given = study(blobs, registry, model="normed", batch_statistics=mode)

@@ -154,6 +154,7 @@ def test_sizes_are_those_of_the_papers_networks(name, size):
     assert all(leaf.dtype == jnp.float32 for leaf in leaves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_logits_depend_on_the_client_and_the_image_alone(name):
     model = build(name, SHAPES[name], 7)

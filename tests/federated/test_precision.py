@@ -129,6 +129,7 @@ def test_no_product_of_a_study_is_left_to_the_device():
     assert products and all(line.count("HIGHEST") == 2 for line in products)
 
 
+@pytest.mark.slow
 def test_precision_is_a_parameter_that_shapes_the_program():
     base = {"rounds": 2, "policy": [{"name": "random"}]}
     plan = make_plan(parse({**base, "training": {"precision": ["highest", "bf16"]}}))

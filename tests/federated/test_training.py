@@ -258,6 +258,7 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
     np.testing.assert_allclose(beside[0], alone[0], rtol=1e-5, atol=1e-6 * np.abs(alone[0]).max())
 
 
+@pytest.mark.slow
 def test_persistent_optimizer_states_belong_to_their_clients(data):
     training = LocalTraining(batch_size=10, persist_optimizer=True, lanes=2)
     params = initial_params().params

@@ -78,6 +78,7 @@ def test_a_changed_file_is_another_study_and_the_folder_says_which(tmp_path, cap
     assert not list(tmp_path.rglob("__pycache__"))
 
 
+@pytest.mark.slow
 def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
     spec = write(tmp_path, "BEGIN", more="from helper import BEGIN")
     (tmp_path / "helper.py").write_text("BEGIN = 1\n")
@@ -144,6 +145,7 @@ def test_modules_and_packages_beside_the_spec(tmp_path, file):
     assert study.parts.get("policy", "first_ones").parameters["start"].default == 2
 
 
+@pytest.mark.slow
 def test_installed_packages_and_this_one_are_no_part_of_a_file(tmp_path, monkeypatch):
     """Also where the spec's folder holds the environment and the package."""
     installed = tmp_path / ".venv" / "lib" / "site-packages"

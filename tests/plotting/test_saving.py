@@ -31,6 +31,7 @@ def full():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["regret_vs_round", "heatmap_time", "pareto"])
 def test_a_chart_is_saved_in_the_format_of_its_ending(tmp_path, kind):
     chart = of(kind)
@@ -52,6 +53,7 @@ def test_a_chart_is_saved_in_the_format_of_its_ending(tmp_path, kind):
     assert len(list(tmp_path.iterdir())) == len(FORMATS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(3.5, 2.0), (7.0, 4.25), (5.0, None)])
 @pytest.mark.parametrize("kind", ["regret_vs_round", "participation"])
 def test_width_and_height_are_in_inches(kind, width, height):

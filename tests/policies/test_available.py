@@ -39,6 +39,7 @@ def world(seed=0):
     return rng.uniform(0.05, 1.0, (ROUNDS, K)), surroundings, rng.random((ROUNDS, K)) < density
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_only_the_available_are_chosen_and_all_of_them_if_they_are_few(name, play):
     latency, surroundings, available = world()
@@ -54,6 +55,7 @@ def test_only_the_available_are_chosen_and_all_of_them_if_they_are_few(name, pla
         assert 1 <= len(there) <= most if name in MAY_TAKE_FEWER and most else len(there) == most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_mask_of_everyone_changes_no_bit(name, play):
     latency, surroundings, _ = world(1)

@@ -81,6 +81,7 @@ def test_size_scheme_is_the_published_one(published):
 angles_between = jax.jit(clustered.angles_between)
 
 
+@pytest.mark.slow
 def test_similarity_scheme_weighs_as_published(published):
     cases = [case for case in published if "updates" in case]
     assert len(cases) == 4

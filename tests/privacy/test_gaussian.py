@@ -106,6 +106,7 @@ def test_attacks_on_local_noise_stay_below_the_ledger(count):
     assert bound > forgot / 2
 
 
+@pytest.mark.slow
 def test_the_servers_noise_covers_one_clients_share_of_the_mean():
     clip_norm, multiplier = 0.5, 0.8
     values = {"clip_norm": clip_norm, "noise_multiplier": multiplier, "delta": 1e-9}

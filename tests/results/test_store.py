@@ -44,6 +44,7 @@ def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
     check(tmp_path, plan)
 
 
+@pytest.mark.slow
 def test_an_extended_spec_adds_only_its_new_runs(tmp_path):
     finish(Folder(tmp_path), make(seeds=4))
     longer = make(seeds=7)
@@ -71,6 +72,7 @@ def test_a_spec_that_takes_runs_away_is_refused(tmp_path):
     check(tmp_path, make(seeds=4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [9, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_kill_between_any_two_steps_loses_nothing(apart, tmp_path, monkeypatch):
     """Ends the process before its 1st, 2nd, ... change of the disk, and then goes on in a new one."""

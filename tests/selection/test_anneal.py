@@ -239,6 +239,7 @@ def test_the_optimum_equals_brute_force_with_infinities():
         np.testing.assert_allclose(got.value, expected.value, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["tailored", "any"])
 def test_the_best_set_ever_visited_is_returned(neighbours):
     """High temperatures, so that the walk leaves its best set again; energies are those of real sets."""
@@ -277,6 +278,7 @@ def test_without_steps_the_first_set_is_returned():
     assert got.value == pytest.approx(float(trace[0]), abs=1e-6) and trace.shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_colder_walk_climbs_and_a_hot_one_does_not():
     ucb, g, p = instance(2, 30)
     keys = jax.random.split(jax.random.key(0), 64)
@@ -288,6 +290,7 @@ def test_a_colder_walk_climbs_and_a_hot_one_does_not():
     assert mean_energy(0.01) + 0.5 < mean_energy(10.0) < mean_energy(1e6) + 0.1
 
 
+@pytest.mark.slow
 def test_runs_of_a_batch_equal_lone_runs_bit_for_bit():
     instances = [instance(seed, 20, tied=seed % 2 == 1) for seed in range(7)]
     ucb, g, p = stack(instances)
@@ -317,6 +320,7 @@ def test_runs_of_a_batch_equal_lone_runs_bit_for_bit():
         np.testing.assert_array_equal(alone_trace, trace[i])
 
 
+@pytest.mark.slow
 @given(
     ucb=st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf]), min_size=6, max_size=6),
     g=st.lists(st.sampled_from([-1.0, 0.0, 1.0, 1e-30, 1e30]), min_size=6, max_size=6),

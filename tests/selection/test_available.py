@@ -74,6 +74,7 @@ def test_both_sweeps_agree_under_a_mask():
         np.testing.assert_array_equal(first[enough], second[enough])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["any", pytest.param("tailored", marks=pytest.mark.slow)])
 def test_an_annealed_walk_is_that_of_the_network_of_the_available_clients(neighbours):
     num_clients, m = 9, 3

@@ -88,6 +88,7 @@ def test_both_agree_on_arbitrary_floats_and_masks(speed, value, m, available):
     np.testing.assert_array_equal(best.value, brute.value)
 
 
+@pytest.mark.slow
 def test_a_mask_equals_the_network_of_the_available_clients():
     rng = np.random.default_rng(3)
     speed, value = instances(rng, 60, 7)

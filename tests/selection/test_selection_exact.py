@@ -280,6 +280,7 @@ def test_the_running_sum_of_replacements_does_not_drift():
 # --- Batches
 
 
+@pytest.mark.slow
 def test_the_batch_changes_no_bit():
     ucb, score = rounded_instances(np.random.default_rng(3), 48, 40)
     whole = jax.jit(jax.vmap(lambda u, s: best_set(u, s, 6)))(ucb, score)
