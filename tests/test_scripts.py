@@ -57,6 +57,7 @@ def test_theorem_4_ends_where_its_chain_does(monkeypatch, tmp_path):
     assert found["sets"] == 6 and found["constant"] == pytest.approx(constant)
 
 
+@pytest.mark.slow
 def test_table_1_experiments_score_the_pool_that_they_are_about(monkeypatch, capsys):
     """On made-up pools: one perfect model among wrong ones, whose cost decides what a round may send."""
     script = load("scripts/ensemble_table1.py")
@@ -129,6 +130,7 @@ def test_a_sets_neighbours_are_counted_as_they_are():
         assert script.neighbourhood_size(values, members) == len(swaps)
 
 
+@pytest.mark.slow
 def test_a_shuffled_game_numbers_its_clients_at_random():
     """The first rounds try the clients in their order, so each one's latency shows who has which number."""
     game = load("scripts/bench/selection.py").play(4, 1, 4, gain=1.0, privacy_weight=5.0, shuffled=True)

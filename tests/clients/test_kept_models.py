@@ -359,6 +359,7 @@ def test_the_programs_of_kept_models_are_forgotten_with_the_others(whole):
     assert all(program._cache_size() == 0 for program in kind.programs) and len(kind.programs) == 5
 
 
+@pytest.mark.slow
 def test_a_plan_says_how_many_bytes_the_models_take():
     told = [str(line) for line in plan_table(make_plan(parse(SMALL)), Sources()).renderables]
     (line,) = [line for line in told if line.startswith("keep_models")]

@@ -145,6 +145,7 @@ def test_a_client_whose_budget_is_spent_is_no_longer_available(mechanism, mode):
             before[members] += 1
 
 
+@pytest.mark.slow
 def test_charts_show_a_budget_only_where_every_mechanism_has_one():
     both, one = (
         pausejax.simulate(policies=["random"], mechanism=names, privacy_budget=2.0, **BANDIT)
@@ -332,6 +333,7 @@ def test_updates_of_a_trusted_server_do_not_choose_cohorts():
         pausejax.simulate(policies=["clustered_similarity"], mechanism="central_gaussian", **SMALL)
 
 
+@pytest.mark.slow
 def test_leakages_of_unlike_things_are_not_compared():
     result = pausejax.simulate(policies=["random"], mechanism=["laplace", "gaussian"], **BANDIT)
     assert analysis.unlike(result, "max_leakage")["mechanism"] == ["gaussian", "laplace"]

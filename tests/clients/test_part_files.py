@@ -94,6 +94,7 @@ def test_an_optimizer_is_given_its_table(tmp_path, part, key, usual):
     np.testing.assert_array_equal(stepped, plain["test_loss"])
 
 
+@pytest.mark.slow
 def test_a_part_is_given_the_table_of_another_that_it_asks_for(tmp_path):
     @parts.policy
     def clairvoyant(*, clients_per_round: int, trace_file) -> Policy:

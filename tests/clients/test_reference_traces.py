@@ -108,6 +108,7 @@ def test_every_logged_term_replays(trace, scenario, policy):
     np.testing.assert_allclose(of_users(ours.privacy_after), privacy, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_exact_selections_are_the_archived_ones(trace):
     """From round 7 on, where the optimum is unique; the archive draws the first K / m rounds at random."""
     log, ours = replayed(trace, "mnist_mlp_k30_m5", "pause")

@@ -356,6 +356,7 @@ def test_rounds_and_oracle_follow_the_law_of_the_spec(law, draw, policy, options
         counts[members] += 1
 
 
+@pytest.mark.slow
 def test_every_policy_draws_with_keys_of_its_own():
     """The random policy's cohorts are permutations by the key of seed, round and name, and by no other's."""
     k, rounds, seed = 8, 12, 3

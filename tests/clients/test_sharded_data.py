@@ -209,6 +209,7 @@ def test_every_bit_of_a_sample_arrives():
         assert found.dtype == rows.dtype and found.tobytes() == rows[index].tobytes()
 
 
+@pytest.mark.slow
 def test_only_sharded_programs_communicate():
     assert jax.local_device_count() == 2
     copies, shares = (simulation_of(wanted=how) for how in ("replicated", "sharded"))

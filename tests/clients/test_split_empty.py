@@ -21,6 +21,7 @@ assert empty.shape == (2, 0) and full.shape == (2, 1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     jax.__version_info__ >= (0, 11), reason="the compiler crashes on an empty array", strict=False
 )

@@ -213,6 +213,7 @@ def make_worker(document, out, slot=SLOT, held=None, mark="spec.toml", **limits)
     return plan, Worker(plan.study, held or {}, FolderStore(folder), limits, mark, None, slot)
 
 
+@pytest.mark.slow
 def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch, caplog):
     """A worker may be asked during one batch and answer during the next; the log has its words."""
     caplog.set_level("INFO", "pausejax")

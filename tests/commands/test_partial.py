@@ -89,6 +89,7 @@ def test_a_study_with_parts_of_its_own_is_read_without_them(tmp_path, monkeypatc
     assert analysis.metrics_of(found)["always_one"].units == "1"
 
 
+@pytest.mark.slow
 def test_a_page_may_go_to_another_folder(tmp_path):
     spec, out = written(tmp_path, STUDIES["bandit"]), tmp_path / "out"
     assert cli.main(["run", spec, "--out", str(out), "--shard", "1/2", "--quiet"]) == cli.OK

@@ -45,6 +45,7 @@ def left(folder):
     return {path.name for path in folder.iterdir()} - {"results.zarr", "results.zarr.json"}
 
 
+@pytest.mark.slow
 def test_report_leaves_the_page_and_no_picture(study, capsys):
     before = left(study)
     assert cli.main(["report", str(study)]) == cli.OK
@@ -181,6 +182,7 @@ def test_conditions_may_hold_commas():
     assert conditions("policy=PAUSE, exact,gamma=5") == {"policy": ["PAUSE, exact"], "gamma": ["5"]}
 
 
+@pytest.mark.slow
 def test_words_and_numbers_in_one_column_are_written_as_csv(tmp_path):
     """Panels of main effects go over words and over numbers."""
     words = [f"w{place}" for place in range(6)]

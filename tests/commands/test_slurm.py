@@ -101,6 +101,7 @@ def test_arrays_that_would_leave_runs_out_are_refused(environment):
     assert code != 0 and "OUT: set it to the folder for its result" in errors
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_spec_ends_the_task_with_its_exit_code(environment):
     Path(environment["SPEC"]).write_text("rounds = -1\n[[policy]]\nname = 'random'\n")
     code, errors = end(task(environment, 1, 1))

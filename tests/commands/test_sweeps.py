@@ -24,7 +24,7 @@ TRAINING = (
 )
 _SMALL = ("eval_every=2", "max_steps=1", "training.model=linear")
 OF_SPEC = {
-    "annealing_gap": ("rounds=30",),  # K / m rounds go by before everybody was seen
+    "annealing_gap": ("rounds=30", "annealing_steps=20"),  # K / m rounds go by before everybody was seen
     "hyperparameters": ("annealing_steps=5",),
     "quickstart": _SMALL,
     "efl_fg": ("eval_every=2", "network.num_clients=30"),

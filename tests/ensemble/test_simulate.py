@@ -126,6 +126,7 @@ def test_a_run_depends_on_its_own_settings_alone(policy):
         compare(alone[name][0], values[2], err_msg=name, **options)
 
 
+@pytest.mark.slow
 def test_policies_of_one_seed_meet_the_same_stream():
     """The best expert's error is that of the stream, so it agrees where as many clients report."""
     one = simulate(POOL, "exp3", RUNS, rounds=30, num_clients=20)

@@ -51,6 +51,7 @@ def test_result_is_labelled(result):
     assert len(set(result["identity"].values)) == 6
 
 
+@pytest.mark.slow
 def test_result_is_the_simulation(result):
     pool = fit_pool(load_regression("diabetes"))
     direct = simulate(

@@ -1,5 +1,6 @@
 """Batches and shares: every unfinished run is played by exactly one process, in batches of one width."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def cut(plan, settled, most, **more):
     return batches(plan, settled, {group.key: most for group in plan.groups}, **more)
 
 
+@pytest.mark.slow
 @given(
     seeds=st.integers(1, 30),
     static=st.integers(1, 3),

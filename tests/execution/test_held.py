@@ -30,6 +30,7 @@ def test_programs_of_earlier_studies_do_not_pile_up():
     assert held == [1, 2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_held")
 def test_a_study_that_is_played_again_finds_its_programs(monkeypatch):
     def refuse():

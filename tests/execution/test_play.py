@@ -514,6 +514,7 @@ def test_shards_on_unlike_devices_play_every_run_once(tmp_path, monkeypatch):
     np.testing.assert_array_equal(a["selected"], b["selected"])
 
 
+@pytest.mark.slow
 def test_a_tracker_is_told_of_policies_that_play_alike_under_both_labels(tmp_path):
     log = Log()
     document = {**BANDIT, "policy": [{"name": "random", "label": label} for label in ("one", "other")]}

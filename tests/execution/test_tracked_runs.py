@@ -94,6 +94,7 @@ def test_every_metric_with_a_value_in_many_rounds_has_a_curve(made):
         np.testing.assert_allclose(drawn, [regret[r - 1] for r in steps], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_evaluations_curves_have_some_hundred_points(made):
     bandit, *_ = build({"a": {}}, 2, {}, "bandit")
     for run in runs.tracked_runs(bandit):

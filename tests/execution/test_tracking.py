@@ -150,6 +150,7 @@ def test_long_curves_are_sent_in_parts(result, address, monkeypatch):
     assert len(run.data.metrics) >= len(finals(result).data_vars) - 1
 
 
+@pytest.mark.slow
 def test_a_store_that_refuses_is_named(tmp_path, monkeypatch):
     tracker = tracking.MlflowTracker("nosuchscheme://somewhere")
     with pytest.raises(ValueError, match="tracker mlflow: nosuchscheme://somewhere: "):

@@ -178,6 +178,7 @@ def test_batch_statistics_go_where_they_are_told(study, blobs, registry, mode):
     assert trained.updates.shape == (2, learning.num_parameters)
 
 
+@pytest.mark.slow
 def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, registry):
     given = study(blobs, registry, model="normed", batch_statistics="local")
     learning, (weights, _) = given.learning, given.begin()

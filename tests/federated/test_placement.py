@@ -44,6 +44,7 @@ def test_networks_know_whether_they_convolve():
     assert found == {"linear": False, "mlp": False, "cnn_mnist": True, "cnn_cifar": True}
 
 
+@pytest.mark.slow
 def test_evaluation_does_not_depend_on_the_placement():
     source = data.load("digits")
     model = models.build("mlp", source.input_shape, 10)

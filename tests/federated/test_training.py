@@ -230,6 +230,7 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     np.testing.assert_array_equal(good.total[1], bad.total[1])
 
 
+@pytest.mark.slow
 def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
     """Client 0 of run 0 has one step; with a huge rate its gradient overflows in the steps after it."""
     training = LocalTraining(batch_size=10, optimizer=optimizer("sgd"), lanes=2)
@@ -333,6 +334,7 @@ def test_unknown_optimizer_is_named():
         optimizer("lion")
 
 
+@pytest.mark.slow
 def test_evaluation_equals_numpy_and_ignores_padding(data):
     rng = np.random.default_rng(1)
     images, labels = rng.integers(0, 256, (11, 9)), rng.integers(0, 4, 11)

@@ -177,6 +177,7 @@ def test_networks_and_quantities(tmp_path, capsys, category, code, message):
     refused(tmp_path, capsys, message, code, category=name, policy="random", **settings)
 
 
+@pytest.mark.slow
 def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys):
     code = "@pausejax.latency\ndef mine(): return Law(lambda key: jnp.full(4, jnp.nan))"
     message = "round 1: a latency is not finite"

@@ -101,6 +101,7 @@ def test_no_cell_of_csv_is_a_formula():
     assert frame["series"][0] == f"'{evil}" and frame["y"][0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_full_disk_is_one_error_whatever_was_being_written(format, full, tmp_path):
     chart, path = of(), tmp_path / f"picture.{format}"

@@ -259,6 +259,7 @@ def test_angles_are_exact_and_those_of_broken_updates_nought():
     assert "HIGHEST" in str(jax.make_jaxpr(clustered.angles_between)(rows, rows))
 
 
+@pytest.mark.slow
 def test_similarity_policy_without_training_or_with_broken_updates(play):
     policy = clustered.clustered_similarity(num_clients=5, clients_per_round=2, num_parameters=0)
     members, weights, _ = play(policy, np.ones((5, 5)))

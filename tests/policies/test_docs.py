@@ -32,6 +32,7 @@ def test_memoryless_example_takes_the_clients_in_turn(shown, play):
     np.testing.assert_allclose(weights, 0.5)
 
 
+@pytest.mark.slow
 def test_learning_example_keeps_members_by_its_own_parameter(shown, play):
     part = shown.get("policy", "sticky")
     stickiness = part.parameters["stickiness"]

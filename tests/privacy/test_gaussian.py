@@ -84,6 +84,7 @@ def audit(first, second, release, spread, count):
     return epsilon_lower_bound(*scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_attacks_on_local_noise_stay_below_the_ledger(count):
     """The worst pair are two clipped updates in opposite directions. δ = 1e-9 hides nothing of it here."""

@@ -88,6 +88,7 @@ def released():
     return raw, after, quiet, np.asarray(sensitivity, np.float64)[run], scale
 
 
+@pytest.mark.slow
 def test_clipping_holds_for_every_update_of_training(released):
     raw, _, quiet, sensitivity, _ = released
     bound = sensitivity[:, None] / 2
@@ -100,6 +101,7 @@ def test_clipping_holds_for_every_update_of_training(released):
     assert (np.abs(quiet["vector"]).sum(1) <= sensitivity / 2 * (1 + 1e-4)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_noise_added_by_training_is_laplace_of_each_clients_scale(released, mechanism):
     _, after, quiet, _, scale = released
@@ -111,6 +113,7 @@ def test_noise_added_by_training_is_laplace_of_each_clients_scale(released, mech
     assert min(stats.kstest(row, "laplace").pvalue for row in noise) > 1e-5
 
 
+@pytest.mark.slow
 def test_gaussian_mechanisms_clip_in_l2_and_the_local_one_adds_noise_of_its_scale(released):
     raw, after, quiet, _, _ = released
     clip_norm = np.repeat(CLIP_NORMS, NUM_CLIENTS)
@@ -126,6 +129,7 @@ def test_gaussian_mechanisms_clip_in_l2_and_the_local_one_adds_noise_of_its_scal
     assert stats.kstest(1.2 * noise.ravel(), "norm").pvalue < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "gaussian"])
 def test_noise_is_independent_between_clients_runs_and_coordinates(released, mechanism):
     _, after, quiet, _, _ = released
@@ -199,6 +203,7 @@ def test_worst_pair_for_one_coordinate_reaches_its_epsilon(epsilon):
     assert 0.85 * epsilon < bound <= epsilon
 
 
+@pytest.mark.slow
 def test_worst_pair_for_a_vector_clipped_as_a_whole_reaches_epsilon():
     epsilon = 1.0
     worst = audit([9.0, 0.0, 0.0, 0.0], [-9.0, 0.0, 0.0, 0.0], [epsilon], "vector")

@@ -30,6 +30,7 @@ def study(tmp_path_factory):
     return folder / "out", run
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, capsys):
     out, run = study
     expected = pausejax.open(out).load()

@@ -47,6 +47,7 @@ def check(found, plan, whole=None):
     return rows
 
 
+@pytest.mark.slow
 def test_any_finished_runs_are_those_of_the_final_result(folder):
     rng = random.Random(0)
     store.prepare(folder, LARGE)
@@ -221,6 +222,7 @@ def state(folder):
     }
 
 
+@pytest.mark.slow
 def test_reading_changes_nothing(tmp_path, monkeypatch):
     finish(Folder(tmp_path), SMALL)
     store.prepare(Folder(tmp_path), LARGE)
@@ -326,6 +328,7 @@ def test_labels_are_read_as_they_were_written(tmp_path):
     assert repr(read._replace(columns={})) == repr(labels._replace(columns={}))
 
 
+@pytest.mark.slow
 def test_a_saved_partial_result_is_a_result_that_still_says_so(tmp_path):
     folder = Folder(tmp_path / "out")
     store.prepare(folder, SMALL)

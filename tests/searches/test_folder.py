@@ -98,6 +98,7 @@ def test_a_damaged_part_is_played_again_and_that_is_said(searches, killed, said,
     assert line == f"parts/{damaged.name}: was damaged, so its runs were simulated again"
 
 
+@pytest.mark.slow
 def test_parts_that_changed_places_are_played_again(searches, killed):
     one, other = parts(killed)[:2]
     one.rename(killed / "beside")
@@ -158,6 +159,7 @@ def test_a_part_that_is_gone_is_played_again(searches, killed):
     ends_as_the_whole(searches, killed)
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_place_of_a_file_is_replaced(searches, killed):
     part = parts(killed)[1]
     part.unlink()
@@ -220,6 +222,7 @@ def test_a_search_that_runs_out_of_memory_goes_on_with_half_as_many_runs(searche
     assert [trial.setting for trial in again.trials] == [trial.setting for trial in whole.trials]
 
 
+@pytest.mark.slow
 def test_one_run_that_runs_out_of_memory_ends_the_search_in_a_line(monkeypatch):
     out_of_memory(monkeypatch, 0)
     with pytest.raises(OSError, match="policy pause: out of memory even with one run at a time") as error:

@@ -416,6 +416,7 @@ def test_the_stand_in_is_above_the_explored_by_all_that_scores_can_make_up():
         np.testing.assert_allclose(finite, expected, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [anneal, vanilla_anneal, anneal_trace])
 def test_unless_said_otherwise_the_temperature_is_that_of_the_paper(function):
     """κ = 1 and ω = 10⁻³, which matters where nothing else does: α = γ = 0 and ucb within 10⁻³."""
@@ -437,6 +438,7 @@ def test_unless_said_otherwise_the_temperature_is_that_of_the_paper(function):
 # Bad input
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [anneal, vanilla_anneal])
 def test_nan_inside_jit_gives_a_valid_set_and_a_value_of_nan(function):
     run = jax.jit(partial(function, m=3, steps=50, **WEIGHTS))

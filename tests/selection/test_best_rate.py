@@ -105,6 +105,7 @@ def test_a_mask_equals_the_network_of_the_available_clients():
         assert got.value[row] == alone.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 5, 12])
 def test_every_sweep_settles_on_the_same_set(m):
     rng = np.random.default_rng(m)

@@ -105,6 +105,7 @@ def test_all_equal(value):
         np.testing.assert_allclose(tree.height, expected[:, 2], atol=1e-6)
 
 
+@pytest.mark.slow
 @given(hnp.arrays(np.int8, (7, 7), elements=st.sampled_from([0, 1])))
 @settings(max_examples=200, deadline=None)
 def test_ties_between_groups(same):

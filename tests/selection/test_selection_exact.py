@@ -142,6 +142,7 @@ def test_both_equal_float64_enumeration(num_clients, m):
     assert (loss <= 8 * EPSILON * np.maximum(magnitude[rows, expected], magnitude[rows, found])).all()
 
 
+@pytest.mark.slow
 def test_both_agree_at_paper_size():
     rng = np.random.default_rng(5)
     batches = [exact_instances(rng, 6, 30), rounded_instances(rng, 6, 30)]
@@ -233,6 +234,7 @@ def test_large_networks_equal_a_float64_heap_sweep(kind):
 # --- Both ways of bounding a threshold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 7, 20])
 def test_bounds_hold_and_both_sweeps_settle_on_the_same_set(m):
     rng = np.random.default_rng(m)
