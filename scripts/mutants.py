@@ -161,6 +161,7 @@ def child(checkout, module, tests, found):
         watch = Watch()
         options = [
             "-x",
+            "--slow",
             "-q",
             "-p",
             "no:cacheprovider",
