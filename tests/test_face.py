@@ -168,6 +168,24 @@ def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("cut", [{"round": slice(0, 5)}, {"client": slice(0, 3)}])
+def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut):
+    """A later command would count them as finished."""
+    (dim,) = cut
+    with pytest.raises(ValueError, match=f"the dimension {dim} must have the length"):
+        pausejax.save(result.isel(cut), tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_saving_one_label_does_not_remove_the_other(tmp_path):
+    labelled = [{"name": "random", "label": label} for label in ("one", "other")]
+    both = pausejax.simulate(labelled, **STUDY)
+    pausejax.save(both, tmp_path)
+    with pytest.raises(ValueError, match="runs that this result lacks"):
+        pausejax.save(pausejax.select(both, policy="one"), tmp_path)
+    assert pausejax.open(tmp_path).sizes["run"] == both.sizes["run"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("twice", ["labels", "files"])
 def test_runs_that_act_alike_are_all_there_and_saved(twice, tmp_path):

@@ -83,6 +83,10 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
                     f"{part.where}: leakage must return two arrays of shape {list(releases.shape)} with "
                     "numbers >= 0"
                 )
+            # A tenth of a per mille is for rounding.
+            falls = np.diff(values) < -1e-4 * np.abs(values[..., :-1]) if values.ndim else np.False_
+            if (falls & (np.diff(releases) >= 0) if values.ndim else falls).any():
+                raise PartError(f"{part.where}: leakage must not decrease with the number of releases")
         return made
 
     return mechanism._replace(release=release, leakage=leakage, server=server if on_server else None)

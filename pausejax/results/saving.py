@@ -1,6 +1,8 @@
 """Saves a result that is in memory into a folder, in the form that `pausejax run` writes."""
 
+import tomllib
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +35,7 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
     folder = Folder(directory)
     folder.make()
     with folder.lock(store.LOCK):
-        _check_folder(folder, set(result["identity"].values.tolist()))
+        _check_folder(folder, Counter(result["identity"].values.tolist()))
         partial = f".{store.RESULT}.{uuid.uuid4().hex}.partial"
         try:
             size = blocks.runs_per_block(_largest(result))
@@ -75,6 +77,7 @@ def _check(result: xr.Dataset) -> None:
     for name in whole:
         if result[name].dims[:1] != ("run",):
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
+    _check_lengths(result)
     # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So
     # a run is the same only if all its coordinates are equal.
     columns = {str(name): column.values for name, column in result.coords.items() if column.dims == ("run",)}
@@ -82,7 +85,27 @@ def _check(result: xr.Dataset) -> None:
         raise ValueError("result: holds a run twice. Nothing was saved")
 
 
-def _check_folder(folder: Folder, identities: set[str]) -> None:
+def _check_lengths(result: xr.Dataset) -> None:
+    """Checks that a result has all rounds and clients of its runs.
+
+    Raises:
+      ValueError: rounds, evaluations or clients were cut off.
+    """
+    spec = tomllib.loads(schema.read(result, "spec"))
+    rounds, every = spec.get("rounds", 0), spec.get("eval_every", 0)
+    expected = {"round": rounds}  # 0: one pass over the data of an ensemble, of any length
+    if result.attrs.get("kind") == "clients":
+        expected["eval"] = -(-rounds // every) if every else 0
+        expected["client"] = int(result["num_clients"].max()) if "num_clients" in result.coords else 0
+    for dim, length in expected.items():
+        if length and result.sizes.get(dim, length) != length:
+            raise ValueError(
+                f"result: the dimension {dim} must have the length {length}, not {result.sizes[dim]}. "
+                "Nothing was saved"
+            )
+
+
+def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     """Checks that saving into a folder would neither remove other runs nor mix the runs of two studies.
 
     Raises:
@@ -93,13 +116,11 @@ def _check_folder(folder: Folder, identities: set[str]) -> None:
     if exchange.held(folder) is None:
         return
     try:
-        held = set(store.read(folder.location)["identity"].values.tolist())
+        held = Counter(store.read(folder.location)["identity"].values.tolist())
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder}: holds a result that can't be read. Choose another folder") from error
-    if held - identities:
-        raise ValueError(
-            f"{folder}: holds {len(held - identities)} runs that this result lacks. Choose another folder"
-        )
+    if lost := (held - identities).total():
+        raise ValueError(f"{folder}: holds {lost} runs that this result lacks. Choose another folder")
 
 
 def _largest(result: xr.Dataset) -> int:

@@ -40,8 +40,10 @@ def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str 
     Raises:
       PartError: a part and the kind use one name for different parameters.
     """
-    # The name of a file or of the study does not count as a mention of a part.
+    # The name of a file, of the study or of a line in charts does not count as a mention of a part.
     said = {key: value for key, value in document.items() if key not in ("use", "name")}
+    if isinstance(policies := document.get("policy"), list):
+        said["policy"] = [{**t, "label": ""} if isinstance(t, Mapping) else t for t in policies]
     return vocabulary.make(
         kind.study_keys,
         kind.parameters,

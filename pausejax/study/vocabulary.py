@@ -175,6 +175,16 @@ def make(
                 key = CATEGORIES[category].key
                 of_key[key] = of_key.get(key, frozenset()) | {part.name}
     if clashes:
+        taken = {
+            name for _, part in _parts_of({**named, policies: parts.of(policies)}) for name in part.parameters
+        }
+        for name, found_parts in clashes.items():
+            for part in found_parts:
+                if (full := f"{part.name}_{name}") in taken | own.keys():
+                    raise PartError(
+                        f"{part.where}: {name}: another part has this parameter too, so it would be named "
+                        f"{full}, but a parameter has this name already. Rename one of the parameters"
+                    )
         whole = make(
             study,
             parameters,

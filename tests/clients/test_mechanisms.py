@@ -277,6 +277,7 @@ def test_a_trusted_server_adds_its_noise_to_a_mean_of_everything(options, messag
         ({"release": lambda key, upload, number: upload[:-1]}, "release returns float32"),
         ({"leakage": lambda releases, d: (releases,)}, "leakage"),
         ({"leakage": lambda releases, d: privacy.Leakage(releases * -1.0, releases)}, "leakage must return"),
+        ({"leakage": lambda n, d: privacy.Leakage(9.0 - n, 9.0 - n)}, "leakage must not decrease"),
         ({"server": lambda key, mean, weight: mean[0]}, "server returns float32"),
         (None, "must return a pausejax.privacy.Mechanism"),
     ],

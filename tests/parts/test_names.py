@@ -233,3 +233,24 @@ def test_a_field_of_a_dataclass_has_its_name_too():
     assert part.reads == {"num_clients", "law_pace", "width", "law_width_of"}
     built = part.build(num_clients=4, law_pace=3.0, width=5, law_width_of=0.25, pace=9.0)
     assert built == (4, Speed(3.0, 5), 0.25)
+
+
+def test_a_name_of_its_own_that_is_taken_is_refused(tmp_path):
+    code = LAW.format(name="first", pace=1.0, width=2, factor=1.0).replace(
+        "width: int = 2", "width: int = 2, first_width: int = 0"
+    )
+    other = LAW.format(name="second", pace=1.0, width=5, factor=1.0)
+    for name, text in (("first", code), ("second", other)):
+        (tmp_path / f"{name}.py").write_text(text)
+    both = [str(tmp_path / f"{name}.py") for name in ("first", "second")]
+    with pytest.raises(SpecError, match="width: another part has this parameter too"):
+        kinds.parse(document(both, ["first", "second"]))
+
+
+def test_a_label_names_no_part(files):
+    labelled = document(files, ["first"])
+    labelled["policy"] = [{"name": "random", "label": "second"}]
+    plain = document(files, ["first"])
+    plain["policy"] = [{"name": "random"}]
+    one, other = (make_plan(kinds.parse(spec)).runs for spec in (labelled, plain))
+    assert [run.identity for run in one] == [run.identity for run in other]
