@@ -118,7 +118,8 @@ def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:
         if not len(rows):
             continue
         means = interval(rows.T)
-        lead = interval((compared[0].figures - rows).T if compared else np.full(rows.T.shape, np.nan))
+        with np.errstate(invalid="ignore"):  # two infinite figures have no difference
+            lead = interval((compared[0].figures - rows).T if compared else np.full(rows.T.shape, np.nan))
         compared.append(
             Finalist(label, setting, rows, means.mean, means.low, means.high, lead.mean, lead.low, lead.high)
         )

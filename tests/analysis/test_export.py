@@ -56,6 +56,7 @@ def test_selected_clients_are_a_table_of_their_own(result):
     ("names", "message"),
     [
         (["elapsd"], "variables: 'elapsd' is not in the result, which has round_latency, "),
+        (["diverged_round"], "variables: 'diverged_round' has one value for each run"),
         (["elapsed", "counts"], "elapsed, counts have different dimensions"),
         ([], "variables: must name one variable"),
     ],
