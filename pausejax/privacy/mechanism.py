@@ -84,8 +84,8 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
                     "numbers >= 0"
                 )
             # A tenth of a per mille is for rounding.
-            falls = np.diff(values) < -1e-4 * np.abs(values[..., :-1]) if values.ndim else np.False_
-            if (falls & (np.diff(releases) >= 0) if values.ndim else falls).any():
+            more = releases[..., 1:] >= releases[..., :-1]
+            if (more & (values[..., 1:] < values[..., :-1] * np.float32(0.9999))).any():
                 raise PartError(f"{part.where}: leakage must not decrease with the number of releases")
         return made
 

@@ -51,7 +51,7 @@ def whole(tmp_path_factory):
     known = plan.study.outputs.variables
     names = known.keys()
     runs = len(plan.runs)
-    arrays = labels.blank(known, names, runs, {"round": 2, "client": 10, "slot": 3})
+    arrays = labels.blank(known, names, runs, {"round": 2, "client": 30, "slot": 3})
     arrays["elapsed"][:] = np.arange(runs)[:, None]
     return labels.merge(plan, [(range(runs), arrays)])
 
