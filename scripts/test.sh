@@ -9,7 +9,7 @@ install_pausejax "[test]"
 "$VENV/bin/ruff" check .
 "$VENV/bin/ruff" format --check .
 "$VENV/bin/mypy"
-# Without bytecode each process of the tests compiles the package's source again, for a second.
+# Without bytecode each process of the tests compiles the package's source again, which takes a second.
 unset PYTHONDONTWRITEBYTECODE
 # The tests end if a worker is lost, because with a new worker the last tests may wait for ever.
 "$VENV/bin/python" -m pytest -n 2 --dist loadfile --max-worker-restart 0 "$@"

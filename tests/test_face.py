@@ -177,6 +177,13 @@ def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut
     assert not (tmp_path / "saved").exists()
 
 
+def test_the_runs_of_a_few_clients_are_saved_from_a_study_of_many(tmp_path):
+    both = pausejax.simulate("random", **{**STUDY, "num_clients": [4, 6]})
+    few = pausejax.select(both, num_clients=4)
+    pausejax.save(few, tmp_path)
+    assert pausejax.open(tmp_path).sizes["run"] == few.sizes["run"]
+
+
 def test_saving_one_label_does_not_remove_the_other(tmp_path):
     labelled = [{"name": "random", "label": label} for label in ("one", "other")]
     both = pausejax.simulate(labelled, **STUDY)

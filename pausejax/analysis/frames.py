@@ -71,7 +71,7 @@ def curve_frames(
             known = ", ".join(str(v) for v in result.data_vars)
             raise ValueError(f"variables: {name!r} is not in the result, which has {known}")
         if result[name].ndim < 2:
-            raise ValueError(f"variables: {name!r} has one value for each run. The table of runs has it")
+            raise ValueError(f"variables: {name!r} has one value for each run, so it makes no curve")
     if not names:
         raise ValueError("variables: must name one variable or more, but names none")
     labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))

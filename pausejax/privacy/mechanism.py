@@ -83,7 +83,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
                     f"{part.where}: leakage must return two arrays of shape {list(releases.shape)} with "
                     "numbers >= 0"
                 )
-            # A tenth of a per mille is for rounding.
+            # Rounding may lower a leakage by up to 0.01 %.
             more = releases[..., 1:] >= releases[..., :-1]
             if (more & (values[..., 1:] < values[..., :-1] * np.float32(0.9999))).any():
                 raise PartError(f"{part.where}: leakage must not decrease with the number of releases")

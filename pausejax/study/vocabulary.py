@@ -182,8 +182,8 @@ def make(
             for part in found_parts:
                 if (full := f"{part.name}_{name}") in taken | own.keys():
                     raise PartError(
-                        f"{part.where}: {name}: another part has this parameter too, so it would be named "
-                        f"{full}, but a parameter has this name already. Rename one of the parameters"
+                        f"{part.where}: {name}: another part has this parameter too. It can't get the name "
+                        f"{full}, because a third parameter has this name. Rename one of the three"
                     )
         whole = make(
             study,
