@@ -149,11 +149,13 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum of each run's values so far, [runs, n]; NaN after the last value."""
+    """Returns the sum of each run's values so far, [runs, n]; NaN before the first and after the last
+    value."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
+    begun = np.logical_or.accumulate(present, axis=1)
     follows = np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]
-    return np.where(follows, summed, np.nan)
+    return np.where(begun & follows, summed, np.nan)
 
 
 def _running_share(gap: np.ndarray) -> np.ndarray:

@@ -145,6 +145,8 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
     name = spellings.get(spelling, spelling)
     if name not in known:
         meant = nearest(spelling, [*known, *spellings])
+        if own := [other for other in spellings if other.endswith(f".{spelling}")]:
+            meant = f"; several parts have such a parameter, so write {' or '.join(own)}"
         raise ValueError(f"{spelling!r}: is no {what}{meant}; known: {', '.join(known)}")
     return name
 

@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import contextlib
+import errno
 import gc
 import os
 import shlex
@@ -101,7 +102,7 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
     except (OSError, ValueError) as error:
         if options.traceback:
             errors.print(_chain(error))
-        errors.print(f"pausejax: {printable(str(error))}")
+        errors.print(f"pausejax: {printable(_message(error, options))}")
         return FAILED
     except StopRequested as stop:
         errors.print(f"pausejax: {stop}: stopped. The same command continues")
@@ -109,6 +110,15 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted. The same command continues")
         return INTERRUPTED
+
+
+def _message(error: Exception, options: argparse.Namespace) -> str:
+    """Returns the line that a user reads about an error; a full disk gets its folder and a remedy."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return str(error)
+    place = getattr(options, "out", None) or getattr(options, "directory", None)
+    where = f"{place}: " if place else ""
+    return f"{where}{error.strerror}. Free some space, then run the same command again"
 
 
 def _chain(error: Exception) -> str:

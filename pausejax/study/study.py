@@ -168,12 +168,12 @@ class Study:
             *(("quantity", n) for n in self.quantities),
         }
         outside = [digest for place, digest in self.outsiders.items() if place in used]
-        known = self.words.parameters
+        known, declared = self.words.parameters, self.words.declared_names(values)
         document = {
             "format": FORMAT,
             "algorithm": algorithm,
             "values": {
-                name: self.files.get(value, value) if isinstance(value, File) else value
+                declared[name]: self.files.get(value, value) if isinstance(value, File) else value
                 for name, value in values.items()
                 if not (known[name].added and value == known[name].default)
             },

@@ -1,6 +1,7 @@
 """The vocabulary of a kind's specs: the kind's own parameters and those of every registered part."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
@@ -64,6 +65,22 @@ class Vocabulary:
 
     An example is first.width.
     """
+
+    def declared_names(self, names: Iterable[str]) -> dict[str, str]:
+        """Returns, for each parameter of a run, the name that the parameter has in the part's own code.
+
+        The identity of a run needs it: whether a study writes `width` or `first.width` depends on its other
+        policies. If two of the run's parameters have one name in code, they keep their names of the study.
+        """
+        code = {
+            full: name
+            for category in CATEGORIES
+            for part in self.parts.of(category).values()
+            for full, name in part.arguments.items()
+        }
+        found = {name: code.get(name, name) for name in names}
+        times = Counter(found.values())
+        return {name: short if times[short] == 1 else name for name, short in found.items()}
 
     def hint(self, name: str, known: Iterable[str]) -> str:
         """Returns the names that a spec may write in place of an unknown name, as the end of a message."""

@@ -1,5 +1,8 @@
 """An error is one line; --traceback and PAUSEJAX_TRACEBACK show where it comes from."""
 
+import errno
+import os
+
 import pytest
 
 from pausejax.commands import main
@@ -55,3 +58,19 @@ def test_every_command_has_the_option(capsys):
         with pytest.raises(SystemExit):
             main.main([command, "--help"])
         assert "--traceback" in capsys.readouterr().out, command
+
+
+@pytest.mark.parametrize(
+    ("number", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False)]
+)
+def test_a_full_disk_is_one_line_with_the_folder_and_a_remedy(tmp_path, monkeypatch, capsys, number, full):
+    def fail(self, name, content):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pausejax.results.folder.Folder.write", fail)
+    spec = tmp_path / "spec.toml"
+    spec.write_text('mode = "bandit"\nrounds = 2\n[[policy]]\nname = "random"\n')
+    assert main.main(["run", str(spec), "--out", str(tmp_path / "out"), "--quiet"]) == main.FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert os.strerror(number) in line
+    assert (f"{tmp_path / 'out'}: " in line and "Free some space" in line) == full

@@ -154,6 +154,8 @@ def test_each_part_gets_its_own_values_and_results_have_its_names(files, tmp_pat
         "first_pace",
         "second_pace",
     }
+    with pytest.raises(ValueError, match=r"'pace': .*, so write first\.pace or second\.pace"):
+        pausejax.select(result, pace=2.0)
     table = pausejax.summary(result)
     assert {"first_pace", "second_pace"} <= set(table.columns)
     assert any("first.pace = 2" in label for label in table["setting"])
@@ -254,3 +256,39 @@ def test_a_label_names_no_part(files):
     plain["policy"] = [{"name": "random"}]
     one, other = (make_plan(kinds.parse(spec)).runs for spec in (labelled, plain))
     assert [run.identity for run in one] == [run.identity for run in other]
+
+
+POLICY = """
+import pausejax
+
+@pausejax.policy
+def {name}(*, width: int = {width}): ...
+"""
+
+
+def test_a_run_keeps_its_identity_when_a_policy_with_an_equal_name_of_a_parameter_joins(tmp_path):
+    code = "".join(POLICY.format(name=name, width=width) for name, width in (("one", 2), ("two", 5)))
+    (tmp_path / "both.py").write_text(code)
+
+    def identities(*policies):
+        study = kinds.parse({"mode": "bandit", "use": [str(tmp_path / "both.py")], "policy": list(policies)})
+        return {(run.policy, run.identity) for run in make_plan(study).runs}
+
+    one, two = {"name": "one", "width": 3}, {"name": "two", "width": 3}
+    together = identities({"name": "one", "one.width": 3}, {"name": "two", "two.width": 3})
+    assert together == identities(one) | identities(two) and len(together) == 2
+
+
+def test_a_run_of_two_parts_with_equal_names_of_parameters_has_an_identity_for_each_value(files):
+    """The widths 2 and 5 of policy and law differ from 5 and 2."""
+    policy = POLICY.format(name="mine", width=2)
+    with open(files[0], "a") as file:
+        file.write(policy)
+
+    def identity(mine, first):
+        spec = document(files[:1], "first", **{"first.width": first})
+        spec["policy"] = [{"name": "mine", "mine.width": mine}]
+        (run,) = make_plan(kinds.parse(spec)).runs
+        return run.identity
+
+    assert len({identity(2, 5), identity(5, 2), identity(2, 2), identity(5, 5)}) == 4
