@@ -13,15 +13,24 @@ from pausejax.analysis.settings import group_by, has, symbols
 
 
 class Incomparable(ValueError):
-    """Error that a metric can't be compared, because its meaning depends on a parameter whose values
-    differ."""
+    """Error that the values of a metric can't be compared among some runs."""
+
+    reason = "sums over unequally many rounds"
+    """Why the values can't be compared, without the values themselves."""
+
+
+class UnlikeMeaning(Incomparable):
+    """Error that a metric's meaning depends on a parameter whose values differ."""
 
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
         shown = some(written(value) for value in values)
-        self.problem = f"{metric}: not comparable between runs with different {short}, here {shown}"
-        inside = f", or compare within each value, {ask}={parameter!r}" if ask else ""
-        super().__init__(f"{self.problem}. Choose one value, where={{{parameter!r}: {values[0]!r}}}{inside}")
+        self.reason = f"not comparable between runs with different {short}"
+        self.problem = f"{metric}: {self.reason}, here {shown}"
+        one, each = f"select(result, {parameter}={values[0]!r})", ""
+        if ask:
+            one, each = f"where={{{parameter!r}: {values[0]!r}}}", f", or each value, {ask}={parameter!r}"
+        super().__init__(f"{self.problem}. Compare runs with one value, {one}{each}")
 
 
 def refuse_unlike(
@@ -40,18 +49,18 @@ def refuse_unlike(
       ask: the argument by which the caller sets the groups, for the message; "" if there is none.
 
     Raises:
-      Incomparable: within a group, a parameter differs on which the metric's meaning depends.
-      ValueError: the runs lasted unequally many rounds, and the metric is a sum over rounds.
+      UnlikeMeaning: within a group, a parameter differs on which the metric's meaning depends.
+      Incomparable: the runs lasted unequally many rounds, and the metric is a sum over rounds.
     """
     for name, seen in unlike(result, metric, values, groups).items():
-        raise Incomparable(metric, name, symbols(result).get(name, name), seen, ask)
+        raise UnlikeMeaning(metric, name, symbols(result).get(name, name), seen, ask)
     if not is_sum(result, metric) or ROUNDS not in result:
         return
     there, owner = ~np.isnan(values), group_by(result, groups)[0]
     for one in np.unique(owner[there]):
         rounds = result[ROUNDS].values[there & (owner == one)]
         if rounds.min() < rounds.max():
-            raise ValueError(
+            raise Incomparable(
                 f"{metric}: is a sum over {rounds.min():g} to {rounds.max():g} rounds, so not comparable. "
                 "Compare another metric, or simulate the study without stop_at_latency"
             )

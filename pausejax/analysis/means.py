@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pausejax.analysis.comparing import refuse_unlike
 from pausejax.analysis.intervals import group_intervals
 from pausejax.analysis.metrics import recorded
-from pausejax.analysis.per_run import finals
+from pausejax.analysis.per_run import finals, with_divergence
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
     axes_of,
@@ -23,6 +24,8 @@ from pausejax.analysis.settings import (
     values_of,
 )
 
+_SETTING = "setting of the difference"
+"""Name of a temporary coordinate; no parameter has it."""
 Side = str | Mapping[str, Any]
 """One side of a difference: the label of a policy, or a table that fixes policy and axes."""
 
@@ -94,7 +97,8 @@ def paired_difference(
       policy_b name the two sides.
 
     Raises:
-      ValueError: a policy, metric or axis is unknown, or no two runs make a pair.
+      ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the metric has another
+        meaning for the two sides, such as regrets under different rewards. An array is not checked for this.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -116,6 +120,11 @@ def paired_difference(
         difference = whole[pairs["place"]] - whole[pairs["place b"]]
     rows = pairs[["seed", *dict.fromkeys([*own[0], *own[1]])]]
     keys = [name for name in rows.columns if name not in averaged]
+    if isinstance(metric, str):
+        places = np.concatenate([pairs["place"], pairs["place b"]])
+        figures = with_divergence(result.isel(run=places), [metric])
+        compared = figures.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
+        refuse_unlike(compared, metric, compared[metric].values, [_SETTING], ask="")
     found = _means(difference, rows, keys, averaged, array, result, level)
     return found.assign_attrs(policy_a=_name(policy_a, result), policy_b=_name(policy_b, result))
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax.analysis import metrics_of, schema, select
     from pausejax.analysis.choice import verdict
-    from pausejax.analysis.comparing import Incomparable
+    from pausejax.analysis.comparing import UnlikeMeaning
     from pausejax.analysis.per_run import with_divergence
     from pausejax.analysis.selecting import written
     from pausejax.study.document import SpecError
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         figures = select(with_divergence(result, [metric]).load(), options.where)
         found = [verdict(part, metric) for part in _parts(figures, options.per)]
-    except Incomparable as mistake:
+    except UnlikeMeaning as mistake:
         name, value = mistake.parameter, written(mistake.value)
         way_out = f"Choose one value, --where {name}={value}, or the best of each value, --per {name}"
         raise SpecError([f"{mistake.problem}. {way_out}"]) from mistake

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import finals, metrics_of, paired_difference
-from pausejax.analysis.comparing import unlike
+from pausejax.analysis import metrics_of, paired_difference
+from pausejax.analysis.comparing import Incomparable
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
+from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import Metric, apart_in
 from pausejax.analysis.settings import (
     axes_of,
@@ -75,7 +76,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
             "compares settings"
         ]
     metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
-    whole = finals(result, list(metrics)).load()
+    whole = with_divergence(result, list(metrics)).load()
     first = next(iter(every)) if baseline is None else baseline
     sides = dict(list({first: every[first], **every}.items())[:_MOST_SIDES])
     left_out = []
@@ -89,7 +90,8 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()
-    pairs = {name: _pairs(whole, side, minus, next(iter(metrics), ""), over) for name, side in rivals}
+    any_values = whole[next(iter(metrics), "seed")]
+    pairs = {name: _pairs(whole, side, minus, any_values, over) for name, side in rivals}
     left_out += [
         f"no paired differences of {name} and {first}: they have no pair of runs with one seed"
         for name, found in pairs.items()
@@ -110,41 +112,27 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         caption += f"; values are first averaged over {', '.join(symbols(whole).get(n, n) for n in averaged)}"
     headings = ("policy", *(on_one_line(metric.heading) for metric in metrics.values()))
     rows, marks = [], []
-    incomparable: dict[tuple[str, ...], dict[str, None]] = {}
+    incomparable: dict[str, dict[str, None]] = {}
     for name, side in rivals:
         cells: list[dict[str, tuple[str, str]]] = []
         for metric in metrics.values():
-            differing = _differing(whole, metric.name, side, minus, averaged)
-            if differing:
-                incomparable.setdefault(tuple(differing), {})[metric.name] = None
-            found = None if differing else _pairs(whole, side, minus, metric.name, over, level)
-            cells.append({} if found is None else _compared(found, name, metric))
+            column: dict[str, tuple[str, str]] = {}
+            try:
+                if pairs[name] is not None:
+                    with np.errstate(invalid="ignore"):
+                        found = paired_difference(whole, side, minus, metric.name, over=over, level=level)
+                    column = _compared(found, name, metric)
+            except Incomparable as mistake:
+                incomparable.setdefault(mistake.reason, {})[metric.name] = None
+            cells.append(column)
         for setting in dict.fromkeys(setting for column in cells for setting in column):
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
             marks.append(tuple(mark for _, mark in row))
-    for names, unlike_metrics in incomparable.items():
-        each = ", ".join(symbols(whole).get(name, name) for name in names)
-        listed = ", ".join(unlike_metrics)
-        left_out.append(
-            f"no paired differences of {listed}: not comparable between runs with different {each}"
-        )
+    left_out += [
+        f"no paired differences of {', '.join(names)}: {reason}" for reason, names in incomparable.items()
+    ]
     return (Table(first, headings, rows, caption, marks) if rows else None), left_out
-
-
-def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: Sequence[str]) -> list[str]:
-    """Returns the parameters that change the meaning of the metric `name` and differ among the compared runs.
-
-    The compared runs are those of `side` and `minus`. Runs that differ in `averaged` axes are averaged.
-    """
-    chosen = np.zeros(whole.sizes["run"], bool)
-    fixed: set[str] = set()
-    for one in (side, minus):
-        values = {"policy": one} if isinstance(one, str) else dict(one)
-        fixed |= values.keys()
-        chosen |= np.all([whole[key].values == value for key, value in values.items()], axis=0)
-    kept = [axis for axis in axes_of(whole) if axis not in averaged and axis not in fixed]
-    return list(unlike(whole.isel(run=np.flatnonzero(chosen)), name, groups=kept))
 
 
 def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
@@ -160,13 +148,13 @@ def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
 
 
 def _pairs(
-    whole: xr.Dataset, side: Side, minus: Side, name: str, over: Sequence[str], level: float = 0.95
+    whole: xr.Dataset, side: Side, minus: Side, values: xr.DataArray, over: Sequence[str]
 ) -> xr.Dataset | None:
-    """Returns the differences `side` minus `minus` in the metric `name`, paired by seed; None if there is no
-    pair."""
+    """Returns the differences `side` minus `minus` in some values of the runs, paired by seed; None if there
+    is no pair."""
     try:
         with np.errstate(invalid="ignore"):
-            return paired_difference(whole, side, minus, name, over=over, level=level)
+            return paired_difference(whole, side, minus, values, over=over)
     except ValueError:
         return None
 

@@ -7,6 +7,7 @@ import pausejax
 from pausejax import analysis, kinds
 from pausejax.analysis.metrics import REDUCTIONS, RUNNING
 from pausejax.execution.tracking.runs import tracked_runs
+from pausejax.page import tables
 from pausejax.plotting.grid import arrange
 from pausejax.searches.result import summary
 
@@ -142,7 +143,12 @@ def test_rewards_are_unlike_where_the_least_latency_is():
 def test_sums_over_unequally_many_rounds_are_not_compared(metric):
     made, _, last = build({"a": {}, "b": {}}, 6, (), "bandit")
     assert len(set(last)) > 1
-    asks = (analysis.best, lambda made, name: analysis.pareto(made, [name]), analysis.verdict)
+    asks = (
+        analysis.best,
+        lambda made, name: analysis.pareto(made, [name]),
+        analysis.verdict,
+        lambda made, name: analysis.paired_difference(made, "a", "b", name),
+    )
     for ask in asks:
         for one in (made, analysis.finals(made)):
             with pytest.raises(ValueError, match=f"is a sum over {min(last)} to {max(last)} rounds"):
@@ -151,5 +157,23 @@ def test_sums_over_unequally_many_rounds_are_not_compared(metric):
     equal = made.isel(run=np.flatnonzero(last == last.max()))
     whole = analysis.mean_ci(equal, metric)
     assert float(analysis.best(equal, metric)["mean"]) == whole["mean"].values.min()
+    table, notes = tables.differences(made)
+    place = table.headings.index("pseudo-regret")
+    assert [row[place] for row in table.rows] == ["–"]
+    assert sum(metric in note and "sums over unequally many rounds" in note for note in notes) == 1
     alone = [analysis.best(made.isel(run=[place]), metric) for place in range(3)]
     assert all(np.isfinite(float(one["mean"])) for one in alone)
+
+
+@pytest.mark.parametrize("other", [{"policy": "random", "privacy_weight": 25.0}, "random"])
+def test_differences_of_regrets_under_unlike_rewards_are_refused(other):
+    swept = {"privacy_weight": [1.0, 25.0]}
+    made, _, last = build({"pause": swept, "random": swept}, 3, ("privacy_weight",), "bandit")
+    made = made.isel(round=slice(int(last.min())))
+    name = "cumulative_regret"
+    one = {"policy": "pause", "privacy_weight": 1.0}
+    with pytest.raises(ValueError, match=f"{name}: not comparable between runs with different γ"):
+        analysis.paired_difference(made, one, other, name)
+    with pytest.raises(ValueError, match=f"{name}: not comparable between runs with different γ"):
+        analysis.paired_difference(made, "pause", "random", name, over=("seed", "privacy_weight"))
+    assert analysis.paired_difference(made, "pause", "random", name).sizes["setting"] == 2

@@ -66,7 +66,7 @@ def test_another_policy_can_be_what_is_compared_with():
 
 
 def test_differences_are_those_of_the_analysis():
-    result, _, _ = build(POLICIES, 5, AXES)
+    result, _, _ = build(POLICIES, 5, AXES, whole=True)
     found, left_out = tables.differences(result)
     first, *rivals = dict.fromkeys(result["policy"].values.tolist())
     assert found.title == first == "annealed" and not left_out
