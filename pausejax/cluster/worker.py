@@ -19,7 +19,7 @@ from pausejax.execution.events import LOGGER
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.runtime import set_up_jax
 from pausejax.execution.stopping import StopRequested, StopSignal
-from pausejax.results import store as folders
+from pausejax.results import study_folder
 from pausejax.results.stores import FolderStore
 from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Layout
@@ -133,7 +133,7 @@ class Worker:
         self.layouts([group])
         work = [Batch(group, runs, width)]
         if again:
-            work = unfinished(work, folders.examine(self._store.folder, plan).identities)
+            work = unfinished(work, study_folder.examine(self._store.folder, plan).identities)
         left = sum(len(batch.runs) for batch in work)
         self._status = Status(task, (len(runs) - left) * max(self._study.rounds, 1))
         written = []

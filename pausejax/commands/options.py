@@ -239,9 +239,9 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
       ValueError: the result is damaged.
     """
     if not partial:  # opens the result without starting JAX
-        from pausejax.results import store
+        from pausejax.results import study_folder
 
-        return store.read(directory)
+        return study_folder.read(directory)
     from pausejax import kinds
     from pausejax.results import unfinished
 

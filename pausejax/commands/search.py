@@ -146,11 +146,11 @@ def _finish(result: Any, options: argparse.Namespace) -> None:
 
 def _report_confirmation(options: argparse.Namespace) -> None:
     from pausejax import kinds, page
-    from pausejax.results import store
+    from pausejax.results import study_folder
     from pausejax.results.folder import Folder
 
     where = report.confirmation(options.out)
-    result = store.read(where)
+    result = study_folder.read(where)
     text = page.build(result, kinds.charts(result), notes=kinds.omitted(result))
     Folder(where).write(page.NAME, text.encode())
 

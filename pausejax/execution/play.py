@@ -15,8 +15,8 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.execution.tracking.runs import VARYING
 from pausejax.results import labels
-from pausejax.results.store import Contents
 from pausejax.results.stores import MemoryStore, Store
+from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pausejax.federated.placement import ConvVariant
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
-from pausejax.results.store import LOCK
+from pausejax.results.study_folder import LOCK
 from pausejax.study.simulation import Layout
 
 NAME = "layout.json"

@@ -8,12 +8,12 @@ import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import said
-from pausejax.results import labels, parts, store
+from pausejax.results import labels, parts, study_folder
 from pausejax.results.blocks import Recorded, Source
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
 from pausejax.results.layouts import Layouts
-from pausejax.results.store import Contents
+from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
@@ -113,7 +113,7 @@ class FolderStore(Store):
         """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
         plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
-            held = store.prepare(self.folder, plan, grows=grows)
+            held = study_folder.prepare(self.folder, plan, grows=grows)
             self._note(held.sources)
             self._prepared = plan, held
         return self._prepared[1]
@@ -130,7 +130,7 @@ class FolderStore(Store):
             # Another process has written these runs or moved them into the result, so the contents are read
             # again.
             assert self._prepared is not None
-            self._note(store.examine(self.folder, self._prepared[0]).sources)
+            self._note(study_folder.examine(self.folder, self._prepared[0]).sources)
             return self._load(runs)
 
     def _load(self, runs: Sequence[Run]) -> Arrays:
@@ -168,18 +168,18 @@ class FolderStore(Store):
             return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
         # The parts are now in the result. Another process may have extended the result, so indices may
         # differ.
-        result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
+        result, wanted = study_folder.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
     def finish(self, plan: Plan) -> int:
-        return store.consolidate(self.folder, plan)
+        return study_folder.finish(self.folder, plan)
 
     def result(self, plan: Plan) -> xr.Dataset:
-        return store.read(self.folder.location).load()
+        return study_folder.read(self.folder.location).load()
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-        return store.lost(self.folder, plan, identities)
+        return study_folder.lost(self.folder, plan, identities)
 
 
 class MemoryStore(Store):
@@ -224,4 +224,4 @@ class FolderView(MemoryStore):
         self._folder = folder
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        return store.look(self._folder, plan, grows=grows)
+        return study_folder.checked_contents(self._folder, plan, grows=grows)

@@ -26,7 +26,7 @@ from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play
 from pausejax.execution.program import GroupProgram
 from pausejax.kinds import parse
-from pausejax.results import store
+from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches.options import SearchOptions
@@ -208,7 +208,7 @@ def test_a_search_is_that_of_one_process_whoever_dies(tmp_path, monkeypatch, dea
 
 def make_worker(document, out, slot=SLOT, held=None, mark="spec.toml", **limits):
     plan, folder = make_plan(parse(document)), Folder(out)
-    store.prepare(folder, plan)
+    study_folder.prepare(folder, plan)
     limits = {"lanes": None, "device_memory": None, "data_placement": None, **limits}
     return plan, Worker(plan.study, held or {}, FolderStore(folder), limits, mark, None, slot)
 
@@ -245,7 +245,7 @@ def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, mo
     named = "policy random (2 runs, from run 5 of the study on)"
     assert message.startswith(f"{named}: 5 workers in a row were lost during this task")
     assert "it was told to die" in message and "\n" not in message
-    assert len(store.examine(Folder(tmp_path), plan).identities) == 4
+    assert len(study_folder.examine(Folder(tmp_path), plan).identities) == 4
     hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, lanes=2)
     assert pausejax.open(tmp_path).sizes["run"] == 8
 

@@ -56,7 +56,7 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
       OSError: the folder can't be made or written to.
     """
     folder.make()
-    found = look(folder, plan, grows=grows)
+    found = checked_contents(folder, plan, grows=grows)
     files = labels.used_files(plan.study)
     folder.write(SPEC, labels.spec_text(plan).encode())
     if not grows:
@@ -68,7 +68,7 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     return found
 
 
-def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
+def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
     if held(folder) is None and not part_names(folder):  # the folder may not exist, and then has no lock
         return Contents()
@@ -134,7 +134,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     return found._replace(current=current)
 
 
-def consolidate(folder: Folder, plan: Plan) -> int:
+def finish(folder: Folder, plan: Plan) -> int:
     """Builds the result if every run is finished, and then removes the parts.
 
     Only one block of runs is in memory at a time. If another process has meanwhile extended the result beyond
