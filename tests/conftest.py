@@ -132,7 +132,7 @@ def compiled_once():
             self.compile = functools.cache(lowered.compile)
 
     def once(simulation, width):
-        key = (simulation.program, width)
+        key = (simulation.config, width)
         if key not in known:
             known[key] = Once(lower(simulation, width))
         return known[key]

@@ -12,7 +12,7 @@ from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh, shapes
 from pausejax.ensemble.experts import fit_pool, stream_length
-from pausejax.ensemble.play import Program, State, World, play, start
+from pausejax.ensemble.loop import State, StaticConfig, World, advance, start
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.ensemble.regression_data import RegressionData
@@ -28,7 +28,7 @@ _ROUNDS_PER_CALL = 100
 
 
 class EnsembleSimulation:
-    """Simulation of a group of runs, which share one policy, one pool of models and one program."""
+    """Simulation of a group of runs, which share one policy, one pool of models and one `StaticConfig`."""
 
     stop_at_latency = 0.0
     data_shares = 1
@@ -60,7 +60,7 @@ class EnsembleSimulation:
         self._distinct = len(np.unique(runs.seed))
         records = min(max(_ROUNDS_PER_CALL // self._every, 1), self.rounds // self._every)
         self.rounds_per_call = records * self._every
-        self._program = Program(
+        self._config = StaticConfig(
             policy=policy,
             rounds=self.rounds,
             num_clients=group.static["num_clients"],
@@ -101,8 +101,8 @@ class EnsembleSimulation:
         world = jax.eval_shape(lambda: self._world(runs)[0])
         index = jax.ShapeDtypeStruct((width,), jnp.int32)
         number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        return play.trace(
-            self._program,
+        return advance.trace(
+            self._config,
             mesh,
             shapes(world, mesh, SHARED),
             shapes(self._own(runs), mesh, SPLIT),
@@ -115,7 +115,7 @@ class EnsembleSimulation:
     def state_shapes(self, width: int) -> State:
         runs = [self._first] * width
         world = jax.eval_shape(lambda: self._world(runs)[0])
-        state = jax.eval_shape(start, self._program, world, self._own(runs))
+        state = jax.eval_shape(start, self._config, world, self._own(runs))
         return shapes(state, self._mesh(width), SPLIT)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ class EnsembleSimulation:
     def start(self, runs: Sequence[Run]) -> State:
         world, _ = self._world(runs)
         hyper = jax.tree.map(jnp.asarray, self._own(runs))
-        return put(start(self._program, world, hyper), self._mesh(len(runs)), SPLIT)
+        return put(start(self._config, world, hyper), self._mesh(len(runs)), SPLIT)
 
     def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)

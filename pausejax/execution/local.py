@@ -101,7 +101,7 @@ class LocalExecutor:
           SpecError: the program can't be built, or a device has no room for even one run.
         """
         if study is not self._study:
-            make_room(study.kind.programs)
+            make_room(study.kind.jitted)
             self._study, self._programs = study, {}
         program = self._programs.get(group.key)
         if program is None or (layout and layout._replace(runs=0) != program.layout._replace(runs=0)):
@@ -227,7 +227,7 @@ class LocalExecutor:
             for key, program in compiled.items():
                 if key not in ahead:
                     program.drop()
-            forget(study.kind.programs)
+            forget(study.kind.jitted)
         for batch in ahead.values():
             self.program(study, batch.group).compile(self._threads)
 

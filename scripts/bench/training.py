@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from pausejax.clients.play import initial_params
+from pausejax.clients.loop import initial_params
 from pausejax.data.host import Sources
 from pausejax.execution import rounds as playing
 from pausejax.execution.batches import Batch, split
@@ -124,15 +124,15 @@ def play(plan, sources, repeats):
 
 def parts(simulation, own, repeats):
     """Returns (wall, CPU) seconds of noise, aggregation and evaluation in one round; FLOPs; bytes."""
-    program, (world, _) = simulation.program, simulation.arguments(own)
-    learning = program.learning
+    config, (world, _) = simulation.config, simulation.arguments(own)
+    learning = config.learning
     training = learning.training
     generator = training.noise_generator
     params = initial_params(learning.model, world.seed)
     one = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(one)[1]
     runs, size = len(own), learning.num_parameters
-    jobs = runs * program.clients_per_round
+    jobs = runs * config.clients_per_round
     lanes = min(training.lanes, jobs)
     chunks = -(-jobs // lanes)
     keys = jax.random.split(jax.random.key(0), chunks * lanes).reshape(chunks, lanes)
