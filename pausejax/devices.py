@@ -81,10 +81,10 @@ def make_room(jitted: Sequence[Any]) -> None:
 
 
 def padded(width: int, *, on_all: bool = False) -> int:
-    """Rounds `width` up, so that all devices in use get equally many rows.
+    """Rounds `width` up to a number of rows, so that all devices in use get equally many rows.
 
     Args:
-      width: the number of rows.
+      width: the number of rows without padding.
       on_all: whether all local devices are used; if false, at most one device for each row is used.
     """
     return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)

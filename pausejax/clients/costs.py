@@ -57,14 +57,14 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     cohort, keeps_updates = cohort_of(simulation)
     # Each round records some numbers and the cohort. Records of two calls are in memory at once.
     record = 4 * (len(Record._fields) + cohort)
-    each = {
+    per_run = {
         "parameters": bytes_of(state.params),
         "moments": bytes_of(state.memory),
         "state": bytes_of(state._replace(params=None, memory=None)),
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:
-        each["updates"] = 4 * (cohort + config.waiting) * learning.num_parameters
+        per_run["updates"] = 4 * (cohort + config.waiting) * learning.num_parameters
     return DeviceBytes(
         {
             f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs
@@ -73,5 +73,5 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
             "partitions": bytes_of(owners),
             "tables": bytes_of(world.files),
         },
-        each,
+        per_run,
     )

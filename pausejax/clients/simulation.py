@@ -62,8 +62,8 @@ class ClientSimulation:
         self.rounds, self.rounds_per_call = study.rounds, self.config.rounds_per_call
         self.stop_at_latency = study.stop_at_latency
         learning = self.config.learning
-        most = layout.runs if layout else measured.most_runs(self._devices[0].platform)
-        self.layout = Layout(most, False, *(learning.placement if learning else ()))
+        max_width = layout.runs if layout else measured.max_width(self._devices[0].platform)
+        self.layout = Layout(max_width, False, *(learning.placement if learning else ()))
         seeds = sorted({run.seed for run in group.runs})
         self._partition_of = {seed: place for place, seed in enumerate(seeds)}
         self._share, data, test = self._samples(seeds)
@@ -145,9 +145,9 @@ class ClientSimulation:
         test = sources.make(("test", id(source), batch), lambda: batches.held_out(source, batch))
         return np.stack([part.data_share for part in partitions]), data, test
 
-    def _shared(self, width: int) -> Any:
-        """Puts the arrays that all runs share on the devices of a batch of `width` runs, and returns them."""
-        mesh = self._mesh(width)
+    def _shared(self, rows: int) -> Any:
+        """Puts the arrays that all runs share on the devices that `rows` rows use, and returns them."""
+        mesh = self._mesh(rows)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # Groups that use the same samples share one copy on a device.
             data, rest = self.world.data, None
@@ -165,45 +165,45 @@ class ClientSimulation:
             )
         return self._on_device[1]
 
-    def _mesh(self, width: int) -> Mesh:
-        return runs_mesh(width, self._devices)
+    def _mesh(self, rows: int) -> Mesh:
+        return runs_mesh(rows, self._devices)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[World, Hyper]:
         own, hyper = put(self._of_runs(runs), self._mesh(len(runs)), SPLIT)
         return World(*own, *self._shared(len(runs))), hyper
 
-    def argument_shapes(self, width: int) -> tuple[World, Hyper]:
-        """Returns the shapes, types and shardings of `arguments` for `width` runs."""
-        mesh, world = self._mesh(width), self.world
-        own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=width)
+    def argument_shapes(self, rows: int) -> tuple[World, Hyper]:
+        """Returns the shapes, types and shardings of `arguments` for `rows` rows."""
+        mesh, world = self._mesh(rows), self.world
+        own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=rows)
         files, data, test = shapes((world.files, world.data, world.test), mesh, SHARED)
         if self.data_shares > 1:
-            rows = mesh.size * -(-len(data.inputs) // mesh.size)
-            data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=rows))
+            samples = mesh.size * -(-len(data.inputs) // mesh.size)
+            data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=samples))
         shared: Any = (files, data, test)
         return World(*own, *shared), hyper
 
-    def state_shapes(self, width: int) -> State:
-        world, hyper = self.argument_shapes(width)
+    def state_shapes(self, rows: int) -> State:
+        world, hyper = self.argument_shapes(rows)
         learning = self.config.learning
         params = jax.eval_shape(initial_params, learning.model, world.seed) if learning else None
         state = jax.eval_shape(start, self.config, world, hyper, params)
-        return shapes(state, self._mesh(width), SPLIT)
+        return shapes(state, self._mesh(rows), SPLIT)
 
     def turns(self) -> Mapping[str, float]:
         return costs.turns(self)
 
-    def trace(self, width: int) -> jax.stages.Traced:
-        mesh, config = self._mesh(width), self.config
+    def trace(self, rows: int) -> jax.stages.Traced:
+        mesh, config = self._mesh(rows), self.config
         round_number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        arguments, state = self.argument_shapes(width), self.state_shapes(width)
+        arguments, state = self.argument_shapes(rows), self.state_shapes(rows)
         traced = advance.trace(config, mesh, *arguments, state, round_number, round_number)
         if self.data_shares > 1:
             exchange.check(traced.jaxpr.jaxpr, config.policy.part.where)
         return traced
 
-    def lower(self, width: int) -> jax.stages.Lowered:
-        return self.trace(width).lower()
+    def lower(self, rows: int) -> jax.stages.Lowered:
+        return self.trace(rows).lower()
 
     def start(self, runs: Sequence[Run]) -> State:
         world, hyper = self.arguments(runs)

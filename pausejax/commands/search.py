@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> None:
         at_latency=options.at_latency,
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
-        most=options.lanes,
+        max_width=options.max_width,
     )
     check_fresh(study, options.fresh_seeds)
     set_up_jax()

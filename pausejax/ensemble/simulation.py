@@ -47,7 +47,7 @@ class EnsembleSimulation:
           SpecError: the data are missing or wrong, or have fewer rows than clients.
         """
         self._devices = devices or jax.local_devices()
-        self.layout = layout or Layout(measured.most_runs(self._devices[0].platform))
+        self.layout = layout or Layout(measured.max_width(self._devices[0].platform))
         self.rounds = rounds_of(study, group, sources)
         self._every = study.eval_every
         self._pool = _pool(study, group, sources)
@@ -81,8 +81,8 @@ class EnsembleSimulation:
     def padded(self, width: int) -> int:
         return padded(width)
 
-    def _mesh(self, width: int) -> Mesh:
-        return runs_mesh(width, self._devices)
+    def _mesh(self, rows: int) -> Mesh:
+        return runs_mesh(rows, self._devices)
 
     def _own(self, runs: Sequence[Run]) -> Hyper:
         own: Any = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
@@ -92,14 +92,14 @@ class EnsembleSimulation:
     def turns(self) -> Mapping[str, float]:
         return {"rounds": self._every}
 
-    def lower(self, width: int) -> jax.stages.Lowered:
-        return self.trace(width).lower()
+    def lower(self, rows: int) -> jax.stages.Lowered:
+        return self.trace(rows).lower()
 
-    def trace(self, width: int) -> jax.stages.Traced:
-        mesh = self._mesh(width)
-        runs = [self._first] * width
+    def trace(self, rows: int) -> jax.stages.Traced:
+        mesh = self._mesh(rows)
+        runs = [self._first] * rows
         world = jax.eval_shape(lambda: self._world(runs)[0])
-        index = jax.ShapeDtypeStruct((width,), jnp.int32)
+        index = jax.ShapeDtypeStruct((rows,), jnp.int32)
         number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
         return advance.trace(
             self._config,
@@ -107,16 +107,16 @@ class EnsembleSimulation:
             shapes(world, mesh, SHARED),
             shapes(self._own(runs), mesh, SPLIT),
             shapes(index, mesh, SPLIT),
-            self.state_shapes(width),
+            self.state_shapes(rows),
             number,
             number,
         )
 
-    def state_shapes(self, width: int) -> State:
-        runs = [self._first] * width
+    def state_shapes(self, rows: int) -> State:
+        runs = [self._first] * rows
         world = jax.eval_shape(lambda: self._world(runs)[0])
         state = jax.eval_shape(start, self._config, world, self._own(runs))
-        return shapes(state, self._mesh(width), SPLIT)
+        return shapes(state, self._mesh(rows), SPLIT)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
         mesh = self._mesh(len(runs))

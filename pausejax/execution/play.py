@@ -52,7 +52,7 @@ class Executor(Protocol):
           OSError: the store can't be written, for example because the disk is full.
         """
 
-    def play(
+    def execute(
         self,
         plan: Plan,
         work: Sequence[Batch],
@@ -175,8 +175,8 @@ def work_left(
         cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
-    most = {key: layout.runs for key, layout in layouts.items()}
-    work = share(batches(plan, held.settled, most, at_least=max(count, workers)), index, count)
+    max_runs = {key: layout.runs for key, layout in layouts.items()}
+    work = share(batches(plan, held.settled, max_runs, min_batches=max(count, workers)), index, count)
     return unfinished(work, held.identities)
 
 
@@ -196,7 +196,7 @@ def play_batches(
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
-    for batch in executor.play(plan, work, store, progress, stopping) if work else ():
+    for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
         store.note_written(batch.runs)
         if tracker:
             tracker.runs_finished(store.labelled(plan, batch.runs))

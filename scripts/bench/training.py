@@ -116,8 +116,8 @@ def play(plan, sources, repeats):
     batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(sources)
     executor.prepare(plan.study, [batch])
     program = executor.program(plan.study, group)
-    (whole,) = split(batch, program.compiled().width)
-    wall, cpu = timed(lambda: playing.play(program, whole.runs, lambda _: None), repeats)
+    (whole,) = split(batch, program.executable().width)
+    wall, cpu = timed(lambda: playing.play_rounds(program, whole.runs, lambda _: None), repeats)
     executor.close()
     return (wall / plan.study.rounds, cpu / plan.study.rounds), program.simulation
 

@@ -101,11 +101,11 @@ def test_a_device_holds_so_many_bytes(copied, shared_out):
     }
     weights = 4 * (64 * 10 + 10)
     # A number of each kind and the cohort, of two calls of three rounds.
-    assert held.each["parameters"] == weights
-    assert held.each["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
+    assert held.per_run["parameters"] == weights
+    assert held.per_run["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
     half = shared_out.device_bytes()
     assert half.shared.pop("training data (1/2 of the inputs)") == 151 * 64 * pixel + SAMPLES * label
-    assert {"training data", *half.shared} == set(held.shared) and half.each == held.each
+    assert {"training data", *half.shared} == set(held.shared) and half.per_run == held.per_run
 
 
 def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
@@ -114,7 +114,7 @@ def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
         network={"latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
     ).device_bytes()
     assert held.shared == {"training data": 0, "test data": 0, "partitions": 0, "tables": 4 * 7 * K}
-    assert held.each["parameters"] == held.each["moments"] == 0
+    assert held.per_run["parameters"] == held.per_run["moments"] == 0
 
 
 def test_runs_are_given_their_own_values_and_equal_shares():
@@ -135,15 +135,15 @@ def test_a_round_trains_and_records_as_many_as_the_policy_has_slots(policy, slot
     simulation = simulation_of(policy=[{"name": policy}])
     assert costs.cohort_of(simulation) == (slots, False)
     record = 4 * (len(Record._fields) + slots)
-    assert simulation.device_bytes().each["records"] == 2 * simulation.rounds_per_call * record
+    assert simulation.device_bytes().per_run["records"] == 2 * simulation.rounds_per_call * record
 
 
 def test_updates_that_a_policy_reads_lie_on_the_device(copied):
     training = {"training": {"model": "linear"}, "data": {"train_samples": SAMPLES}}
     reads = simulation_of(mode="training", policy=[{"name": "clustered_similarity"}], **training)
     assert costs.cohort_of(reads) == (M, True)
-    assert reads.device_bytes().each["updates"] == 4 * M * (64 * 10 + 10)
-    assert "updates" not in copied.device_bytes().each
+    assert reads.device_bytes().per_run["updates"] == 4 * M * (64 * 10 + 10)
+    assert "updates" not in copied.device_bytes().per_run
 
 
 def test_a_simulation_says_how_often_its_loops_go_round(copied):

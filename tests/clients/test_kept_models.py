@@ -291,7 +291,7 @@ def test_a_study_without_personal_layers_is_stored(tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param([{"lanes": 2}], id="lanes"),
+        pytest.param([{"max_width": 2}], id="width"),
         pytest.param([{"shard": (1, 2)}, {"shard": (2, 2)}], id="shards"),
         pytest.param([{"seeds": [8]}, {}], id="extended", marks=pytest.mark.slow),
     ],

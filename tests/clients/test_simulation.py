@@ -210,7 +210,7 @@ def test_one_compilation_serves_every_traced_value(monkeypatch):
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
     options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
     whole = pausejax.simulate("pause", **options)
-    monkeypatch.setattr(measured, "most_runs", lambda _: 3)
+    monkeypatch.setattr(measured, "max_width", lambda _: 3)
     parts = pausejax.simulate("pause", **options)
     np.testing.assert_array_equal(whole["identity"], parts["identity"])
     np.testing.assert_array_equal(whole["selected"], parts["selected"])

@@ -75,12 +75,12 @@ def test_an_altered_layout_is_fixed_anew(tmp_path):
     first, second = {"cpu": Layout(64, lanes=4)}, {"cpu": Layout(64, lanes=2)}
     table = layouts.Layouts(folder)
     assert table.fix(first) == table.fix(second) == first
-    table.keep_fit("cpu, 64", 9)
-    table.keep_fit("cpu, 64", 12)
-    assert table.by_name() == first and table.fits() == {"cpu, 64": 9}
+    table.keep_fitted_width("cpu, 64", 9)
+    table.keep_fitted_width("cpu, 64", 12)
+    assert table.by_name() == first and table.fitted_widths() == {"cpu, 64": 9}
     text = (tmp_path / "layout.json").read_text()
     (tmp_path / "layout.json").write_text(text.replace("4", "8", 1))
-    assert table.by_name() == table.fits() == {}
+    assert table.by_name() == table.fitted_widths() == {}
     assert table.fix(second) == table.by_name() == second
 
 

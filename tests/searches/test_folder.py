@@ -136,7 +136,7 @@ def test_a_search_that_was_killed_between_its_first_two_files_begins(searches, t
 
 def test_another_optuna_is_refused_before_anything_is_played(killed, monkeypatch):
     monkeypatch.setattr(optuna, "__version__", "4.2.1")
-    monkeypatch.setattr(rounds, "play", None)
+    monkeypatch.setattr(rounds, "play_rounds", None)
     with pytest.raises(SpecError) as refused:
         play(BANDIT, ASKED, Folder(killed))
     (line,) = refused.value.problems
@@ -206,14 +206,14 @@ def test_nothing_is_played_for_what_does_not_fit():
 
 def out_of_memory(monkeypatch, most):
     """Has the devices run out of memory where more runs than some lie side by side."""
-    play_rounds = rounds.play
+    play_rounds = rounds.play_rounds
 
     def bounded(program, *more):
-        if program.compiled().width > most:
+        if program.executable().width > most:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
         return play_rounds(program, *more)
 
-    monkeypatch.setattr(rounds, "play", bounded)
+    monkeypatch.setattr(rounds, "play_rounds", bounded)
 
 
 @pytest.mark.slow
