@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     if options.measure or options.where or options.by or options.baseline:
         from pausejax.results import labels
 
-        common.check_asked(labels.outline(plan), options)
+        common.check_asked(labels.empty_result(plan), options)
     from pausejax.execution import tracking
     from pausejax.execution.displays import default_form, showing
     from pausejax.execution.play import play

@@ -196,10 +196,10 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Builds the result from the finished runs of a plan, and replaces the old result."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = plan.known
-    sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
-    records = [record for source in sources for record in source.records]
+    stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
+    records = [record for stored in stored_runs for record in stored.records]
     try:
-        blocks.write(folder, partial, labels.Labels.of(plan), sources, records)
+        blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, records)
         replace(folder, partial)
     finally:
         folder.remove(partial, manifest.NAME)

@@ -155,7 +155,7 @@ class _Steps:
         setting is left.
         """
         while len(self._full()) < self._lists and (asked := self._ask()):
-            self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
+            self._waiting.setdefault(self._space.program_key(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)
         step = [asked for key in keys for asked in self._waiting[key][: self._batch]]
         for key in keys:
