@@ -22,7 +22,7 @@ from pausejax.execution.stopping import StopRequested, stop_on_signals
 from pausejax.execution.tracking import Tracker
 from pausejax.parts import Parameter, PartError, registered_parts
 from pausejax.parts.extensions import Layer
-from pausejax.results import saving, store, unfinished
+from pausejax.results import saving, study_folder, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
@@ -270,7 +270,7 @@ def open(directory: str | Path, *, partial: bool = False) -> xr.Dataset:
       ValueError: the result is damaged.
       OSError: other processes changed the folder during each attempt to read it.
     """
-    found = unfinished.read(directory, kinds.KINDS) if partial else store.read(directory)
+    found = unfinished.read(directory, kinds.KINDS) if partial else study_folder.read(directory)
     return kinds.with_units(found)
 
 

@@ -63,28 +63,28 @@ def compile_for(
     return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
-def forget(programs: Sequence[Any]) -> None:
+def forget(jitted: Sequence[Any]) -> None:
     """Clears JAX's caches of some jitted functions. Compiled programs that a caller holds stay valid."""
-    for program in programs:
-        program.clear_cache()
+    for function in jitted:
+        function.clear_cache()
 
 
-def make_room(programs: Sequence[Any]) -> None:
+def make_room(jitted: Sequence[Any]) -> None:
     """Clears all of JAX's caches if one of these jitted functions has been compiled for many shapes.
 
     JAX caches the trace and the program of each shape, about 40 MB for a group of runs. The caches speed up a
     study that is played again. But they would let the memory of a process that plays many different studies
     grow without limit. Functions within a program have their own traces, which only `jax.clear_caches` drops.
     """
-    if max(program._cache_size() for program in programs) > _SHAPES_HELD:
+    if max(function._cache_size() for function in jitted) > _SHAPES_HELD:
         jax.clear_caches()
 
 
 def padded(width: int, *, on_all: bool = False) -> int:
-    """Rounds `width` up, so that all devices in use get equally many rows.
+    """Rounds `width` up to a number of rows, so that all devices in use get equally many rows.
 
     Args:
-      width: the number of rows.
+      width: the number of rows without padding.
       on_all: whether all local devices are used; if false, at most one device for each row is used.
     """
     return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)

@@ -44,7 +44,7 @@ def rates(backend: str) -> Rates:
     return Rates(**_of(backend)["seconds"])
 
 
-def most_runs(backend: str) -> int:
+def max_width(backend: str) -> int:
     """Returns the number of runs that are computed in parallel if they fit into memory."""
     return _of(backend)["runs"]
 

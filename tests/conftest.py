@@ -28,7 +28,7 @@ from hypothesis import settings
 from jax._src import compiler
 from jax._src.interpreters import mlir
 
-from pausejax.execution.compiled import check_programs
+from pausejax.execution.compilation_cache import check_programs
 
 if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
@@ -132,7 +132,7 @@ def compiled_once():
             self.compile = functools.cache(lowered.compile)
 
     def once(simulation, width):
-        key = (simulation.program, width)
+        key = (simulation.config, width)
         if key not in known:
             known[key] = Once(lower(simulation, width))
         return known[key]

@@ -129,7 +129,7 @@ def test_what_is_saved_opens_exports_and_is_finished(result, tmp_path, monkeypat
     assert (tmp_path / "results.zarr" / "manifest.json").is_file()
     assert cli.main(["export", str(tmp_path), "--format", "csv", "--quiet"]) == cli.OK
     before = (tmp_path / "results.zarr" / "zarr.json").stat().st_mtime_ns
-    monkeypatch.setattr("pausejax.execution.rounds.play", None)  # nothing is left to play
+    monkeypatch.setattr("pausejax.execution.rounds.play_rounds", None)  # nothing is left to play
     assert run(tmp_path) == cli.OK
     assert (tmp_path / "results.zarr" / "zarr.json").stat().st_mtime_ns == before
 

@@ -180,7 +180,7 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
         ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
         pytest.param("import pausejax; pausejax.simulate", {"matplotlib"}, marks=pytest.mark.slow),
         pytest.param(
-            "import pausejax.commands.run, pausejax.execution.play, pausejax.results.store",
+            "import pausejax.commands.run, pausejax.execution.play, pausejax.results.study_folder",
             {"matplotlib"},
             marks=pytest.mark.slow,
         ),

@@ -21,7 +21,7 @@ class Record(TypedDict):
     versions: dict[str, str]
 
 
-def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
+def with_records(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
     """Returns the result with `records`, sorted, in its attribute `made`; leaves out invalid records."""
     records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
     if not records:

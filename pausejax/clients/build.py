@@ -1,4 +1,4 @@
-"""Builds the static program that the runs of a group share."""
+"""Builds the static values that the runs of a group share."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,8 +9,8 @@ import numpy as np
 
 from pausejax import network, privacy
 from pausejax.clients.checks import NEEDS_LEARNING
+from pausejax.clients.inputs import Files, StaticConfig
 from pausejax.clients.parameters import learns
-from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
 from pausejax.data.held_out import hold_out
@@ -30,10 +30,10 @@ from pausejax.study.study import Study
 _ROUNDS_PER_CALL = 25
 
 
-def build_program(
+def build_config(
     study: Study, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
-) -> Program:
-    """Builds the static program of a group for a backend such as "cpu"; "" is JAX's default backend.
+) -> StaticConfig:
+    """Builds the static values of a group for a backend such as "cpu"; "" is JAX's default backend.
 
     `layout` places learning on the device. Without a layout, `federated.placement.choose` places it.
 
@@ -66,7 +66,7 @@ def build_program(
             _check_waiting(learning, ending.part)
         if trusts_server and learning:
             _check_trusted(learning, mechanism.part)
-        program = Program(
+        config = StaticConfig(
             policy=bound(study.parts.get("policy", group.algorithm), clients_per_round=chosen),
             law=bound(part_of(study, "latency", static)),
             availability=bound(part_of(study, "availability", static)),
@@ -88,27 +88,27 @@ def build_program(
             quantities=tuple(map(bound, parts_of(study))),
             learning=learning,
         )
-        policy = program.build(hyper, files)
-        program.build_law(hyper, files)
-        program.build_availability(hyper, files)
+        policy = config.build(hyper, files)
+        config.build_law(hyper, files)
+        config.build_availability(hyper, files)
         if trusts_server and policy.needs_updates:
             why = f"with {mechanism.part.where} these updates have no noise. Choose another mechanism"
-            raise PartError(f"{program.policy.part.where}: selects clients by their updates, but {why}")
-        if program.limits_releases and learning and learning.in_the_clear:
+            raise PartError(f"{config.policy.part.where}: selects clients by their updates, but {why}")
+        if config.limits_releases and learning and learning.in_the_clear:
             statistics = learning.training.batch_statistics
             raise PartError(
                 f'privacy.batch_statistics = "{statistics}": these statistics are sent without noise, so '
                 "their leakage has no limit. Remove stop_at_epsilon, or choose other batch_statistics"
             )
         if not learning and (policy.needs_learning or policy.needs_updates):
-            raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
+            raise PartError(f"{config.policy.part.where}: {NEEDS_LEARNING}")
     except SpecError:
         raise
     except PartError as error:
         raise SpecError([str(error)]) from error
     except ValueError as error:
         raise SpecError([f"policy {runs[0].policy}: {error}"]) from error
-    return program
+    return config
 
 
 def _check_waiting(learning: Learning, part: Part) -> None:

@@ -166,7 +166,7 @@ def needs_learning(study: Study, algorithm: str) -> bool:
         built = part.build(**{"num_parameters": 0, **point})
         return bool(built.needs_learning or built.needs_updates)
     except (AttributeError, TypeError, ValueError):
-        return False  # Building the program reports this error later, with a message.
+        return False  # Building the group's static values reports this error later, with a message.
 
 
 def _check_files(say: Say, study: Study) -> None:

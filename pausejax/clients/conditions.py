@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import (
+from pausejax.clients.inputs import (
     AVAILABILITY,
     FAILURE,
     LATENCY,
@@ -13,8 +13,8 @@ from pausejax.clients.program import (
     Files,
     HeldWork,
     Hyper,
-    Program,
     Slots,
+    StaticConfig,
 )
 from pausejax.network import Work
 from pausejax.parts import PartError
@@ -91,7 +91,7 @@ class RoundClose(NamedTuple):
 
 
 def draw_network(
-    program: Program,
+    config: StaticConfig,
     files: Files,
     round: jax.Array,
     key: jax.Array,
@@ -102,7 +102,7 @@ def draw_network(
     """Draws latencies, availability and failures of one round of one run.
 
     Args:
-      program: the group's static values.
+      config: the group's static values.
       files: the tables that parts read from files, float32 [rows, columns], by parameter name.
       round: int32 scalar, t.
       key: the key of this run and round, scalar.
@@ -110,16 +110,16 @@ def draw_network(
       state: the state of the availability process.
       releases: int32 [K], the number of updates that each client has released before this round.
     """
-    latency = program.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
-    availability = program.build_availability(hyper, files)
+    latency = config.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
+    availability = config.build_availability(hyper, files)
     available = fails = None
     if not availability.always:
         state, available = availability.step(jax.random.fold_in(key, AVAILABILITY), state, round)
-    if program.limits_releases:
+    if config.limits_releases:
         left = releases.astype(jnp.float32) < hyper[RELEASE_LIMIT]
         available = left if available is None else available & left
-    if program.failure_stage is not None:
-        chance = jax.random.uniform(jax.random.fold_in(key, FAILURE), (program.num_clients,))
+    if config.failure_stage is not None:
+        chance = jax.random.uniform(jax.random.fold_in(key, FAILURE), (config.num_clients,))
         fails = chance < hyper["failure_probability"]
     return NetworkDraw(latency, available, fails, state)
 
@@ -132,7 +132,7 @@ def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
 
 
 def close_round(
-    program: Program,
+    config: StaticConfig,
     files: Files,
     hyper: Hyper,
     cohort: Cohort,
@@ -145,11 +145,11 @@ def close_round(
 
     A client that fails before it releases its update spends no privacy and does not count as a participant.
     A client that fails after the release spends privacy and counts, but its update does not reach the model.
-    `Program.late` says whether a late client releases its update or is stopped before. If the server is
+    `StaticConfig.late` says whether a late client releases its update or is stopped before. If the server is
     trusted, only aggregated updates spend privacy.
 
     Args:
-      program: the group's static values.
+      config: the group's static values.
       files: the tables that parts read from files, float32 [rows, columns], by parameter name.
       hyper: hyper-parameters of the run, scalars.
       cohort: the cohort, [n].
@@ -161,19 +161,19 @@ def close_round(
     """
     work = _slots_of(cohort, network)
     if held:
-        if cohort.members.shape[0] != program.slots:
+        if cohort.members.shape[0] != config.slots:
             raise PartError(
-                f"{program.policy.part.where}: selects {cohort.members.shape[0]} clients a round. With "
-                f"{program.ending.part.where} the policy must select {program.slots}"
+                f"{config.policy.part.where}: selects {cohort.members.shape[0]} clients a round. With "
+                f"{config.ending.part.where} the policy must select {config.slots}"
             )
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
     there = work.client >= 0
-    made = program.build_ending(hyper, files).close(
+    made = config.build_ending(hyper, files).close(
         Work(work.client, latency=work.remaining, fails=work.fails, age=work.age)
     )
     # A round without a cohort lasts τ_min.
     duration = jnp.where(jnp.any(there), made.duration, hyper["min_latency"])
-    if program.waits_for_all and network.fails is None:
+    if config.waits_for_all and network.fails is None:
         members = cohort.members
         return RoundClose(
             training=cohort,
@@ -191,15 +191,15 @@ def close_round(
     weights = weights / jnp.where(total > 0, total, 1.0)
     rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
-    if not program.trusts_server:
+    if not config.trusts_server:
         in_time = (work.remaining <= duration) & done
-        if program.late == "released":
+        if config.late == "released":
             in_time = there & done
             released = released | (in_time & ~work.fails)
-        if program.failure_stage == "after_release":
+        if config.failure_stage == "after_release":
             released = released | (there & work.fails & in_time)
     latency = work.latency
-    if not (program.waits_for_all or held):
+    if not (config.waits_for_all or held):
         # The server observes the duration of the round as the latency of a late client.
         latency = jnp.minimum(latency, duration)
     found = RoundClose(

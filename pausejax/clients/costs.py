@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.clients.program import Files, Hyper
+from pausejax.clients.inputs import Files, Hyper
 from pausejax.clients.record import Record
 from pausejax.federated.batches import num_steps
 from pausejax.policies.base import Clients, View
@@ -19,15 +19,15 @@ SimulationOfClients = Any
 
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
     """Returns the largest size of a cohort, and whether its clients' updates are stored separately."""
-    program, (world, hyper) = simulation.program, simulation.argument_shapes(1)
-    clients, keeps, learning = jnp.ones(program.num_clients), [], program.learning
+    config, (world, hyper) = simulation.config, simulation.argument_shapes(1)
+    clients, keeps, learning = jnp.ones(config.num_clients), [], config.learning
 
     def one_round(hyper: Hyper, files: Files) -> jax.Array:
         key = jax.random.key(0)
-        policy = program.build({name: values[0] for name, values in hyper.items()}, files)
+        policy = config.build({name: values[0] for name, values in hyper.items()}, files)
         values = {name: values[0] for name, values in hyper.items()} | files
         of_rows = learning and learning.build_aggregator(values).combine is not None
-        keeps.append(bool(policy.needs_updates or of_rows or program.waiting))
+        keeps.append(bool(policy.needs_updates or of_rows or config.waiting))
         state = policy.init(key, Clients(clients, clients))
         return policy.select(key, state, View(jnp.int32(1), clients, lambda c: clients[c])).members
 
@@ -39,32 +39,32 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 
     It is the number of iterations of a loop, or the share of calls that take a condition's costly branch.
     """
-    program, data = simulation.program, simulation.world.data
+    config, data = simulation.config, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
-    if program.learning is None or data is None:
+    if config.learning is None or data is None:
         return found
-    steps = float(np.mean(num_steps(program.learning.training, data.size)))
-    return found | {"local_steps": steps, "evaluation": 1 / program.eval_every, "add_in_turn": 1.0}
+    steps = float(np.mean(num_steps(config.learning.training, data.size)))
+    return found | {"local_steps": steps, "evaluation": 1 / config.eval_every, "add_in_turn": 1.0}
 
 
 def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     """Returns the bytes on each device while the runs are played, from shapes alone."""
     world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
-    shares, program = simulation.data_shares, simulation.program
-    learning = program.learning
+    shares, config = simulation.data_shares, simulation.config
+    learning = config.learning
     inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
     owners = (data.order, data.offset, data.size) if data else ()
     cohort, keeps_updates = cohort_of(simulation)
     # Each round records some numbers and the cohort. Records of two calls are in memory at once.
     record = 4 * (len(Record._fields) + cohort)
-    each = {
+    per_run = {
         "parameters": bytes_of(state.params),
         "moments": bytes_of(state.memory),
         "state": bytes_of(state._replace(params=None, memory=None)),
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:
-        each["updates"] = 4 * (cohort + program.waiting) * learning.num_parameters
+        per_run["updates"] = 4 * (cohort + config.waiting) * learning.num_parameters
     return DeviceBytes(
         {
             f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs
@@ -73,5 +73,5 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
             "partitions": bytes_of(owners),
             "tables": bytes_of(world.files),
         },
-        each,
+        per_run,
     )

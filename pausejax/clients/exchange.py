@@ -14,18 +14,18 @@ _COLLECTIVE = "all_to_all"
 _AGREED = "local_steps"
 
 
-def check(play: Jaxpr, where: str) -> None:
+def check(advance: Jaxpr, where: str) -> None:
     """Checks that a policy computes local losses on all devices at the same time.
 
     Args:
-      play: the jaxpr of `play.play` with sharded training data.
+      advance: the jaxpr of `loop.advance` with sharded training data.
       where: the name of the policy for the message.
 
     Raises:
       PartError: the policy computes local losses in a branch, or in a loop whose length may differ between
         devices.
     """
-    if any(_alone(eqn) for eqn in _inside_rounds(play)):
+    if any(_alone(eqn) for eqn in _inside_rounds(advance)):
         raise PartError(
             f"{where}: computes local losses in a loop or a branch that may differ between devices. Sharded "
             "training data do not allow this. Use data_placement = replicated"

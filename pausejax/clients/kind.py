@@ -8,9 +8,9 @@ import numpy as np
 
 from pausejax import data, network, policies, privacy
 from pausejax.clients.checks import check
+from pausejax.clients.loop import advance, initial_params, start
 from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
-from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.records import complete, evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
@@ -77,5 +77,5 @@ KIND = Kind(
     complete=complete,
     optional=frozenset(),
     simulation=simulation,
-    programs=(play, start, initial_params, vectors_of_run, client_metric),
+    jitted=(advance, start, initial_params, vectors_of_run, client_metric),
 )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax.clients.conditions import Overlap, RoundClose
-from pausejax.clients.program import CLIENT, SERVER_NOISE, HeldWork, Hyper, Program, State, World
+from pausejax.clients.inputs import CLIENT, SERVER_NOISE, HeldWork, Hyper, State, StaticConfig, World
 from pausejax.federated import evaluation
 from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.batches import num_steps
@@ -41,12 +41,12 @@ class LearningResult(NamedTuple):
 
 
 def learn(
-    program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, close: RoundClose
+    config: StaticConfig, world: World, hyper: Hyper, state: State, keys: jax.Array, close: RoundClose
 ) -> LearningResult:
     """Trains the clients of a round, and aggregates the updates that arrive into the next models, (2).
 
     Args:
-      program: the group's static values.
+      config: the group's static values.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
       state: the state before the round.
@@ -54,22 +54,22 @@ def learn(
       close: the clients that train, and the clients whose update arrives.
     """
     runs, slots = close.training.members.shape
-    if program.learning is None:
+    if config.learning is None:
         nothing, updates = jnp.zeros((runs, slots)), jnp.zeros((runs, slots, 0))
         work = None
         if state.work and close.overlap:
             work = _join(state.work, close.overlap, nothing, nothing, updates)[-1]
         return LearningResult(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
-    learning = program.learning
+    learning = config.learning
     assert world.data is not None
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
     needs_rows = bool(state.work) or learning.build_aggregator(first | world.files).combine is not None
-    needs_updates = program.build(first, world.files).needs_updates
+    needs_updates = config.build(first, world.files).needs_updates
     memory: Memory = state.memory
     jobs = _jobs(world, state, keys, close.training)
     trained = train(
         learning,
-        program.mechanism,
+        config.mechanism,
         world.data,
         world.partition,
         state.params,
@@ -91,7 +91,7 @@ def learn(
         total = jnp.sum(jnp.where(there, rows * weight[:, :, None], 0.0), axis=1)
 
     def mean_of(values: Hyper, key: jax.Array, total: jax.Array, rows: jax.Array, weight: jax.Array) -> Any:
-        mechanism, key = program.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
+        mechanism, key = config.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
         return aggregate(learning, mechanism, values | world.files, key, total, rows, weight)
 
     mean = jax.vmap(mean_of)(hyper, keys, total, rows, cohort.weights)
@@ -112,7 +112,7 @@ def learn(
         weights = weights._replace(statistics=trained.statistics)
     have_trained = memory.trained
     if have_trained is not None:
-        place = jnp.where(jobs.client >= 0, jobs.client, program.num_clients)
+        place = jnp.where(jobs.client >= 0, jobs.client, config.num_clients)
         have_trained = have_trained.at[jobs.run, place].set(True, mode="drop")
     finite = functools.reduce(
         jnp.logical_and,
@@ -168,7 +168,7 @@ def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
 
 
 def evaluate_if_due(
-    program: Program,
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     round: jax.Array,
@@ -178,7 +178,7 @@ def evaluate_if_due(
     """Computes the metric and the loss on the test set, [R] each; NaN in rounds without an evaluation.
 
     Args:
-      program: the group's static values.
+      config: the group's static values.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
       round: int32 [R], t of each run.
@@ -186,12 +186,12 @@ def evaluate_if_due(
       learned: the result of learning in this round.
     """
     unknown = jnp.full(round.shape[0], jnp.nan)
-    learning = program.learning
+    learning = config.learning
     if learning is None:
         return unknown, unknown
     assert world.test is not None
     # Runs of a batch are evaluated in the same step, even if their rounds t differ, so the first run decides.
-    due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
+    due = (round[0] % config.eval_every == 0) | (round[0] == last_round)
     test, files, share = world.test, world.files, world.data_share
 
     def evaluate(learned: tuple[Weights, Memory]) -> tuple[jax.Array, jax.Array]:

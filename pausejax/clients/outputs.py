@@ -101,7 +101,7 @@ def _protected(study: Study) -> set[str]:
 def _built(study: Study, category: str, name: str) -> list[Any]:
     """Builds a part at every combination of its static values in a study, and skips failures.
 
-    The error of an invalid part is raised when the program is built.
+    The error of an invalid part is raised when the group's static values are built.
     """
     part, found = study.parts.get(category, name), []
     traced = {key for key, parameter in part.parameters.items() if parameter.traced}

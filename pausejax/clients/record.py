@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from pausejax import regret
 from pausejax.clients.conditions import NetworkDraw, RoundClose
+from pausejax.clients.inputs import Hyper, State, StaticConfig, World
 from pausejax.clients.learn import LearningResult
-from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.clients.quantities import Snapshot
 from pausejax.clients.quantities import record as record_quantities
 from pausejax.policies.base import Cohort
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 def record_round(
-    program: Program,
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     round: jax.Array,
@@ -75,9 +75,9 @@ def record_round(
     after: State,
 ) -> Record:
     """Makes the record of a round. Arrays have a row for each run, except the shared arrays of `world`."""
-    learning, overlap, valid = program.learning, close.overlap, cohort.members >= 0
+    learning, overlap, valid = config.learning, close.overlap, cohort.members >= 0
     unknown = jnp.full(round.shape[0], jnp.nan)
-    faulty = functools.partial(fault, program.num_clients)
+    faulty = functools.partial(fault, config.num_clients)
     return Record(
         round_latency=close.duration,
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
@@ -90,13 +90,13 @@ def record_round(
         selected=cohort.members,
         available_count=_count(network.available),
         failed_count=_count(close.failed),
-        late_count=_count(_late(program, valid, close)),
-        released=close.released if _may_not_release(program) else None,
+        late_count=_count(_late(config, valid, close)),
+        released=close.released if _may_not_release(config) else None,
         arrived=_arrived(close) if overlap else None,
         staleness=overlap.staleness if overlap else None,
-        own=_quantities(program, world, hyper, round, network, close, learned, after),
-        lost=overlap.lost if overlap and program.ending.part.outside else None,
-        fault=jax.vmap(faulty)(cohort, network.available) if program.policy.part.outside else None,
+        own=_quantities(config, world, hyper, round, network, close, learned, after),
+        lost=overlap.lost if overlap and config.ending.part.outside else None,
+        fault=jax.vmap(faulty)(cohort, network.available) if config.policy.part.outside else None,
     )
 
 
@@ -107,9 +107,9 @@ def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
 
 
-def _late(program: Program, valid: jax.Array, close: RoundClose) -> jax.Array | None:
+def _late(config: StaticConfig, valid: jax.Array, close: RoundClose) -> jax.Array | None:
     """Returns which members came too late, bool [R, n]; None if the round waits for all clients."""
-    if program.waits_for_all or program.waiting or close.arrived is None:
+    if config.waits_for_all or config.waiting or close.arrived is None:
         return None
     late = valid & ~close.arrived
     return late if close.failed is None else late & ~close.failed
@@ -124,13 +124,13 @@ def _count(who: jax.Array | None) -> jax.Array | None:
     return None if who is None else jnp.sum(who, axis=1, dtype=jnp.int32)
 
 
-def _may_not_release(program: Program) -> bool:
-    lost = program.failure_stage == "before_release" or (program.failure_stage and program.trusts_server)
-    return bool(lost) or not program.waits_for_all
+def _may_not_release(config: StaticConfig) -> bool:
+    lost = config.failure_stage == "before_release" or (config.failure_stage and config.trusts_server)
+    return bool(lost) or not config.waits_for_all
 
 
 def _quantities(
-    program: Program,
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     round: jax.Array,
@@ -140,7 +140,7 @@ def _quantities(
     after: State,
 ) -> dict[str, jax.Array]:
     """Returns the quantities that the user has registered, by name, float32 [R]."""
-    if not program.quantities:
+    if not config.quantities:
         return {}
     arrived, weights = close.cohort.members >= 0, close.cohort.weights
     if close.overlap:
@@ -156,7 +156,7 @@ def _quantities(
         mean_reward=after.bandit.mean_reward,
         data_share=world.data_share,
         available=network.available,
-        loss=jnp.where(arrived & (program.learning is not None), learned.loss, jnp.nan),
-        params=learned.params.params if program.learning else None,
+        loss=jnp.where(arrived & (config.learning is not None), learned.loss, jnp.nan),
+        params=learned.params.params if config.learning else None,
     )
-    return jax.vmap(functools.partial(record_quantities, program.quantities))(snapshot, hyper)
+    return jax.vmap(functools.partial(record_quantities, config.quantities))(snapshot, hyper)

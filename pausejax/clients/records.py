@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pausejax.analysis.quantities import Variable
-from pausejax.clients.program import Program
+from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.variables import KEPT, OVERLAPPING, REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
@@ -35,11 +35,11 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     return Segment(first, first + played - 1, rows, records)
 
 
-def refuse(program: Program, segment: Segment, record: Any) -> None:
+def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
     """Checks the rounds of a segment for invalid values from parts outside the package.
 
     Args:
-      program: the program of the segment.
+      config: the static values of the segment.
       segment: the segment, from `to_host`.
       record: the segment's `Record`, [rounds, runs].
 
@@ -50,13 +50,13 @@ def refuse(program: Program, segment: Segment, record: Any) -> None:
     if record.fault is not None:
         faults = Fault(*(np.asarray(leaf)[:played].T for leaf in record.fault))
         selected = segment.records["selected"]
-        refuse_faults(program.policy.part, faults, selected, program.num_clients, segment.first_round)
-    if program.law.part.outside:
+        refuse_faults(config.policy.part, faults, selected, config.num_clients, segment.first_round)
+    if config.law.part.outside:
         unfit = ~np.isfinite(segment.records["round_latency"]).all(axis=0)
         if unfit.any():
             number = segment.first_round + int(np.argmax(unfit))
-            raise PartError(f"{program.law.part.where}: round {number}: a latency is not finite")
-    if program.ending.part.outside:
+            raise PartError(f"{config.law.part.where}: round {number}: a latency is not finite")
+    if config.ending.part.outside:
         duration = segment.records["round_latency"]
         wrong = {
             "the duration must be finite and >= 0": ~(np.isfinite(duration) & (duration >= 0)),
@@ -67,7 +67,7 @@ def refuse(program: Program, segment: Segment, record: Any) -> None:
         for problem, where in wrong.items():
             if where.any():
                 number = segment.first_round + int(np.argmax(where.any(axis=0)))
-                raise PartError(f"{program.ending.part.where}: round {number}: {problem}")
+                raise PartError(f"{config.ending.part.where}: round {number}: {problem}")
 
 
 def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:
@@ -166,11 +166,11 @@ def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
     return found
 
 
-def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray) -> Arrays:
+def ledger(config: StaticConfig, files: Arrays, hyper: Arrays, releases: np.ndarray) -> Arrays:
     """Computes the leakage of the client with the most releases, after every round of some runs.
 
     Args:
-      program: the program of the runs.
+      config: the static values of the runs.
       files: tables that all runs share.
       hyper: traced hyper-parameters by name, float32 [n] each.
       releases: int [n, rounds], the number of the client's releases so far; -1 after a run has ended.
@@ -178,8 +178,8 @@ def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray)
     Returns:
       `max_leakage` and `max_leakage_update`, float32 [n, rounds]; NaN after a run has ended.
     """
-    learning = program.learning
-    mechanism = program.build_mechanism({name: values[:, None] for name, values in hyper.items()}, files)
+    learning = config.learning
+    mechanism = config.build_mechanism({name: values[:, None] for name, values in hyper.items()}, files)
     played = releases >= 0
     found = mechanism.leakage(np.maximum(releases, 0), learning.num_parameters if learning else 1)
     if learning and learning.in_the_clear:
@@ -191,11 +191,11 @@ def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray)
     }
 
 
-def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -> np.ndarray:
+def release_limit(config: StaticConfig, files: Arrays, hyper: Arrays, rounds: int) -> np.ndarray:
     """Computes how many updates a client may release before its leakage would exceed `stop_at_epsilon`.
 
     Args:
-      program: the program of the runs.
+      config: the static values of the runs.
       files: tables that all runs share.
       hyper: traced hyper-parameters by name, float32 [n] each.
       rounds: the number of rounds of a run, which is also the largest number of releases.
@@ -205,15 +205,15 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
     """
     limit = hyper["stop_at_epsilon"]
     releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
-    spent = ledger(program, files, hyper, releases)["max_leakage"]
+    spent = ledger(config, files, hyper, releases)["max_leakage"]
     return ((spent <= limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
 
 
-def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
+def refuse_limits(config: StaticConfig, files: Arrays, hyper: Arrays) -> None:
     """Checks that no run has a `stop_at_epsilon` that the leakage of one release exceeds.
 
     Args:
-      program: the program of the runs.
+      config: the static values of the runs.
       files: tables that all runs share.
       hyper: traced hyper-parameters by name, float32 [n] each.
 
@@ -221,7 +221,7 @@ def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
       SpecError: there is such a limit.
     """
     limit = hyper["stop_at_epsilon"]
-    spent = ledger(program, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
+    spent = ledger(config, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
     if (spent > limit).any():
         place = int(np.argmax(spent > limit))
         least = f"must be >= {spent[place]!s}, the leakage of a client's first release"

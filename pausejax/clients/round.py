@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from pausejax import bandit, regret
 from pausejax.clients.conditions import NetworkDraw, close_round, draw_network, without_workers
+from pausejax.clients.inputs import Hyper, State, StaticConfig, World, policy_key, round_key
 from pausejax.clients.learn import LearningResult, evaluate_if_due, learn, local_loss
-from pausejax.clients.program import Hyper, Program, State, World, policy_key, round_key
 from pausejax.clients.record import Record, record_round
 from pausejax.policies.base import Cohort, Feedback, View
 
@@ -25,7 +25,7 @@ class PolicyInputs(NamedTuple):
 
 
 def play_round(
-    program: Program,
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     last_round: jax.Array,
@@ -35,7 +35,7 @@ def play_round(
     """Plays round t of all runs, and returns the next state and the record of the round.
 
     Args:
-      program: the group's static values.
+      config: the group's static values.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
       last_round: int32 scalar, the last round, which is always evaluated.
@@ -43,16 +43,16 @@ def play_round(
       round: int32 [R], t of each run.
     """
     keys = jax.vmap(round_key)(world.seed, round)
-    draw = functools.partial(draw_network, program, world.files)
+    draw = functools.partial(draw_network, config, world.files)
     network = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
     inputs = PolicyInputs(round, network, state.params, state.memory, world.partition)
     if state.work:
         inputs = inputs._replace(network=jax.vmap(without_workers)(network, state.work.slots.client))
 
     # Select the cohort, and find which updates arrive.
-    select = functools.partial(select_cohort, program, world)
+    select = functools.partial(select_cohort, config, world)
     cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
-    close = jax.vmap(functools.partial(close_round, program, world.files))(hyper, cohort, network, state.work)
+    close = jax.vmap(functools.partial(close_round, config, world.files))(hyper, cohort, network, state.work)
 
     # Update participations and mean rewards, in the same way for every policy.
     latency_reward = hyper["min_latency"][:, None] / network.latency
@@ -60,19 +60,19 @@ def play_round(
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
     # Train, aggregate and evaluate; mode "bandit" skips these steps.
-    learned = learn(program, world, hyper, state, keys, close)
-    evaluated = evaluate_if_due(program, world, hyper, round, last_round, learned)
+    learned = learn(config, world, hyper, state, keys, close)
+    evaluated = evaluate_if_due(config, world, hyper, round, last_round, learned)
 
     # Update the policy.
     feedback = Feedback(
         close.released, close.latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
     )
-    update = functools.partial(update_policy, program, world)
+    update = functools.partial(update_policy, config, world)
     policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
 
     oracle, regrets, gap = state.oracle, None, None
-    if program.waits_for_all:
-        oracle, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
+    if config.waits_for_all:
+        oracle, regrets, gap = score_round(config, world, hyper, state, inputs, cohort, latency_reward)
     after = State(
         bandit=history,
         work=learned.work,
@@ -85,7 +85,7 @@ def play_round(
         diverged=first_divergence(state, round, learned),
     )
     record = record_round(
-        program,
+        config,
         world,
         hyper,
         round,
@@ -102,26 +102,31 @@ def play_round(
 
 
 def select_cohort(
-    program: Program, world: World, key: jax.Array, hyper: Hyper, policy_state: Any, inputs: PolicyInputs
+    config: StaticConfig, world: World, key: jax.Array, hyper: Hyper, policy_state: Any, inputs: PolicyInputs
 ) -> Cohort:
     """Selects the cohort of one run by its policy; members [n] are ascending, with -1 at the end."""
-    policy = program.build(hyper, world.files)
-    cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, hyper, inputs))
-    ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
+    policy = config.build(hyper, world.files)
+    cohort = policy.select(policy_key(config, key), policy_state, view_of(config, world, hyper, inputs))
+    ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, config.num_clients))
     return jax.tree.map(lambda leaf: leaf[ascending], cohort)
 
 
 def update_policy(
-    program: Program, world: World, hyper: Hyper, policy_state: Any, inputs: PolicyInputs, feedback: Feedback
+    config: StaticConfig,
+    world: World,
+    hyper: Hyper,
+    policy_state: Any,
+    inputs: PolicyInputs,
+    feedback: Feedback,
 ) -> Any:
     """Returns the next state of one run's policy, given the feedback on its cohort."""
-    policy = program.build(hyper, world.files)
-    return policy.update(policy_state, view_of(program, world, hyper, inputs), feedback)
+    policy = config.build(hyper, world.files)
+    return policy.update(policy_state, view_of(config, world, hyper, inputs), feedback)
 
 
-def view_of(program: Program, world: World, hyper: Hyper, inputs: PolicyInputs) -> View:
+def view_of(config: StaticConfig, world: World, hyper: Hyper, inputs: PolicyInputs) -> View:
     """Returns the view of one run's policy; losses are computed only if the policy reads them."""
-    loss = local_loss(program.learning, world, hyper, inputs.params, inputs.memory, inputs.partition)
+    loss = local_loss(config.learning, world, hyper, inputs.params, inputs.memory, inputs.partition)
     return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
 
 
@@ -133,7 +138,7 @@ def first_divergence(state: State, round: jax.Array, learned: LearningResult) ->
 
 
 def score_round(
-    program: Program,
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     state: State,
@@ -149,7 +154,7 @@ def score_round(
       or if a client is unexplored.
     """
     completes = None
-    if inputs.network.fails is not None and program.failure_stage == "before_release":
+    if inputs.network.fails is not None and config.failure_stage == "before_release":
         completes = ~inputs.network.fails
 
     def score(
@@ -164,7 +169,7 @@ def score_round(
         available: jax.Array | None,
         completes: jax.Array | None,
     ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
-        time, m = bandit.time_of_terms(round, objective.clock), program.clients_per_round
+        time, m = bandit.time_of_terms(round, objective.clock), config.clients_per_round
         oracle, regrets = regret.step(
             oracle,
             history.counts,
@@ -178,7 +183,7 @@ def score_round(
             available=available,
             completes=completes,
         )
-        if not program.selection_gap:
+        if not config.selection_gap:
             return oracle, regrets, jnp.float32(jnp.nan)
         return (
             oracle,
@@ -188,7 +193,7 @@ def score_round(
 
     return jax.vmap(score)(
         inputs.round,
-        program.objective(hyper),
+        config.objective(hyper),
         state.mean_reward,
         latency_reward,
         world.data_share,

@@ -12,10 +12,10 @@ from jax.sharding import Mesh
 
 from pausejax import measured
 from pausejax.clients import costs, exchange, expected_regret, records
-from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
+from pausejax.clients.build import build_config, dataset_of, files_of, partition_of
 from pausejax.clients.held_out import client_metrics
-from pausejax.clients.play import initial_params, play, start
-from pausejax.clients.program import RELEASE_LIMIT, Hyper, State, World
+from pausejax.clients.inputs import RELEASE_LIMIT, Hyper, State, World
+from pausejax.clients.loop import advance, initial_params, start
 from pausejax.clients.variables import client_metric_name
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, put_shares, runs_mesh, shapes
@@ -29,7 +29,7 @@ from pausejax.study.study import Study
 
 
 class ClientSimulation:
-    """Simulation of the runs of one group, which share one `Program`.
+    """Simulation of the runs of one group, which share one `StaticConfig`.
 
     The constructor builds the arrays that all runs share, on the host. They are put on the devices at
     first use.
@@ -58,12 +58,12 @@ class ClientSimulation:
         """
         self._study, self._static, self._sources = study, group.static, sources
         self._devices = devices or jax.local_devices()
-        self.program = build_program(study, group, sources, self._devices[0].platform, layout)
-        self.rounds, self.rounds_per_call = study.rounds, self.program.rounds_per_call
+        self.config = build_config(study, group, sources, self._devices[0].platform, layout)
+        self.rounds, self.rounds_per_call = study.rounds, self.config.rounds_per_call
         self.stop_at_latency = study.stop_at_latency
-        learning = self.program.learning
-        most = layout.runs if layout else measured.most_runs(self._devices[0].platform)
-        self.layout = Layout(most, False, *(learning.placement if learning else ()))
+        learning = self.config.learning
+        max_width = layout.runs if layout else measured.max_width(self._devices[0].platform)
+        self.layout = Layout(max_width, False, *(learning.placement if learning else ()))
         seeds = sorted({run.seed for run in group.runs})
         self._partition_of = {seed: place for place, seed in enumerate(seeds)}
         self._share, data, test = self._samples(seeds)
@@ -73,8 +73,8 @@ class ClientSimulation:
         self._of_law: dict[tuple[float, ...], tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {}
         self._first = group.runs[:1]
         own: Any = self._of_runs(self._first)[0]
-        if self.program.limits_releases:
-            records.refuse_limits(self.program, self._files, self._traced_of(group.runs))
+        if self.config.limits_releases:
+            records.refuse_limits(self.config, self._files, self._traced_of(group.runs))
         shared: Any = (files, data, test)
         self.world = World(*own, *shared)
         if study.expected_regret:
@@ -88,8 +88,8 @@ class ClientSimulation:
         partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = self._traced_of(runs)
-        if self.program.limits_releases:
-            hyper[RELEASE_LIMIT] = records.release_limit(self.program, self._files, hyper, self.rounds)
+        if self.config.limits_releases:
+            hyper[RELEASE_LIMIT] = records.release_limit(self.config, self._files, hyper, self.rounds)
         return (seeds, self._share[partitions], partitions), hyper
 
     def _traced_of(self, runs: Sequence[Run]) -> dict[str, np.ndarray]:
@@ -101,14 +101,14 @@ class ClientSimulation:
 
     @property
     def data_shares(self) -> int:
-        return len(self._devices) if self.program.learning and self.program.learning.sharded else 1
+        return len(self._devices) if self.config.learning and self.config.learning.sharded else 1
 
     def sharded(self) -> Self:
-        if not self.program.learning or len(self._devices) == 1:
+        if not self.config.learning or len(self._devices) == 1:
             return self
         other = copy.copy(self)
-        learning = dataclasses.replace(self.program.learning, sharded=True)
-        other.program, other._on_device = dataclasses.replace(self.program, learning=learning), None
+        learning = dataclasses.replace(self.config.learning, sharded=True)
+        other.config, other._on_device = dataclasses.replace(self.config, learning=learning), None
         other.layout = self.layout._replace(sharded=True)
         return other
 
@@ -122,9 +122,9 @@ class ClientSimulation:
 
         Both data are None in mode "bandit".
         """
-        program = self.program
-        if not program.learning:
-            share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
+        config = self.config
+        if not config.learning:
+            share = np.full((len(seeds), config.num_clients), 1 / config.num_clients, np.float32)
             return share, None, None
         static, sources = self._static, self._sources
         partitions = [partition_of(self._study, static, seed, sources) for seed in seeds]
@@ -135,7 +135,7 @@ class ClientSimulation:
                 [f"data.held_out_share = {held}: too small. No client has a held-out sample to be tested on"]
             )
         source = dataset_of(self._study, static, sources)
-        batch = program.learning.training.eval_batch
+        batch = config.learning.training.eval_batch
         data = batches.training_data(
             sources.make(("inputs", id(source)), lambda: batches.flat(source.train_inputs)),
             source.train_targets,
@@ -145,9 +145,9 @@ class ClientSimulation:
         test = sources.make(("test", id(source), batch), lambda: batches.held_out(source, batch))
         return np.stack([part.data_share for part in partitions]), data, test
 
-    def _shared(self, width: int) -> Any:
-        """Puts the arrays that all runs share on the devices of a batch of `width` runs, and returns them."""
-        mesh = self._mesh(width)
+    def _shared(self, rows: int) -> Any:
+        """Puts the arrays that all runs share on the devices that `rows` rows use, and returns them."""
+        mesh = self._mesh(rows)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # Groups that use the same samples share one copy on a device.
             data, rest = self.world.data, None
@@ -165,66 +165,66 @@ class ClientSimulation:
             )
         return self._on_device[1]
 
-    def _mesh(self, width: int) -> Mesh:
-        return runs_mesh(width, self._devices)
+    def _mesh(self, rows: int) -> Mesh:
+        return runs_mesh(rows, self._devices)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[World, Hyper]:
         own, hyper = put(self._of_runs(runs), self._mesh(len(runs)), SPLIT)
         return World(*own, *self._shared(len(runs))), hyper
 
-    def argument_shapes(self, width: int) -> tuple[World, Hyper]:
-        """Returns the shapes, types and shardings of `arguments` for `width` runs."""
-        mesh, world = self._mesh(width), self.world
-        own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=width)
+    def argument_shapes(self, rows: int) -> tuple[World, Hyper]:
+        """Returns the shapes, types and shardings of `arguments` for `rows` rows."""
+        mesh, world = self._mesh(rows), self.world
+        own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=rows)
         files, data, test = shapes((world.files, world.data, world.test), mesh, SHARED)
         if self.data_shares > 1:
-            rows = mesh.size * -(-len(data.inputs) // mesh.size)
-            data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=rows))
+            samples = mesh.size * -(-len(data.inputs) // mesh.size)
+            data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=samples))
         shared: Any = (files, data, test)
         return World(*own, *shared), hyper
 
-    def state_shapes(self, width: int) -> State:
-        world, hyper = self.argument_shapes(width)
-        learning = self.program.learning
+    def state_shapes(self, rows: int) -> State:
+        world, hyper = self.argument_shapes(rows)
+        learning = self.config.learning
         params = jax.eval_shape(initial_params, learning.model, world.seed) if learning else None
-        state = jax.eval_shape(start, self.program, world, hyper, params)
-        return shapes(state, self._mesh(width), SPLIT)
+        state = jax.eval_shape(start, self.config, world, hyper, params)
+        return shapes(state, self._mesh(rows), SPLIT)
 
     def turns(self) -> Mapping[str, float]:
         return costs.turns(self)
 
-    def trace(self, width: int) -> jax.stages.Traced:
-        mesh, program = self._mesh(width), self.program
+    def trace(self, rows: int) -> jax.stages.Traced:
+        mesh, config = self._mesh(rows), self.config
         round_number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        arguments, state = self.argument_shapes(width), self.state_shapes(width)
-        traced = play.trace(program, mesh, *arguments, state, round_number, round_number)
+        arguments, state = self.argument_shapes(rows), self.state_shapes(rows)
+        traced = advance.trace(config, mesh, *arguments, state, round_number, round_number)
         if self.data_shares > 1:
-            exchange.check(traced.jaxpr.jaxpr, program.policy.part.where)
+            exchange.check(traced.jaxpr.jaxpr, config.policy.part.where)
         return traced
 
-    def lower(self, width: int) -> jax.stages.Lowered:
-        return self.trace(width).lower()
+    def lower(self, rows: int) -> jax.stages.Lowered:
+        return self.trace(rows).lower()
 
     def start(self, runs: Sequence[Run]) -> State:
         world, hyper = self.arguments(runs)
-        learning = self.program.learning
+        learning = self.config.learning
         params = initial_params(learning.model, world.seed) if learning else None
-        return put(start(self.program, world, hyper, params), self._mesh(len(runs)), SPLIT)
+        return put(start(self.config, world, hyper, params), self._mesh(len(runs)), SPLIT)
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
         segment = records.to_host(first_round, positions, record, self.rounds)
-        records.refuse(self.program, segment, record)
+        records.refuse(self.config, segment, record)
         return segment
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         return records.running(segments, positions, self.stop_at_latency)
 
     def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
-        learning = self.program.learning
+        learning = self.config.learning
         metric = learning.task.metric_name if learning else "test_accuracy"
-        arrays = records.finish(self._study, segments, np.arange(len(runs)), self.program.num_clients, metric)
+        arrays = records.finish(self._study, segments, np.arange(len(runs)), self.config.num_clients, metric)
         releases, ((_, share, partitions), hyper) = arrays.pop("max_releases"), self._of_runs(runs)
-        ledger = records.ledger(self.program, self._files, hyper, releases)
+        ledger = records.ledger(self.config, self._files, hyper, releases)
         arrays |= {name: values for name, values in ledger.items() if name in self._study.outputs.variables}
         if self._study.expected_regret:
             arrays["expected_regret"] = self._expected_regret(runs, arrays)
@@ -243,7 +243,7 @@ class ClientSimulation:
     def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
         """Returns the regret of the runs against the cohort with the largest expected reward, float32 [n,
         rounds]."""
-        program, found = self.program, np.full(arrays["elapsed"].shape, np.nan, np.float32)
+        config, found = self.config, np.full(arrays["elapsed"].shape, np.nan, np.float32)
         for place, run in enumerate(runs):
             hyper = self._hyper_of(run)
             played = int((~np.isnan(arrays["elapsed"][place])).sum())
@@ -253,8 +253,8 @@ class ClientSimulation:
                 table=table,
                 speed_of=speed_of,
                 data_share=self._share[self._partition_of[run.seed]],
-                clients_per_round=program.clients_per_round,
-                objective=program.objective(hyper),
+                clients_per_round=config.clients_per_round,
+                objective=config.objective(hyper),
             )
         return found
 
@@ -264,9 +264,9 @@ class ClientSimulation:
         Raises:
           PartError: the latency law has no distribution functions.
         """
-        law = self.program.build_law(hyper, self.world.files)
+        law = self.config.build_law(hyper, self.world.files)
         if law.cdf is None:
-            part = self.program.law.part
+            part = self.config.law.part
             raise PartError(
                 f"{part.where}: expected_regret needs a latency law that has a cdf and independent clients"
             )
@@ -277,19 +277,19 @@ class ClientSimulation:
 
         Runs with the same latency law share both results.
         """
-        read = [name for name in (*self.program.law.traced, "min_latency") if name in hyper]
+        read = [name for name in (*self.config.law.traced, "min_latency") if name in hyper]
         law = tuple(float(hyper[name]) for name in read)
         if law not in self._of_law:
             speed_of = expected_regret.expected_speed(self._cdf(hyper), float(hyper["min_latency"]))
-            sets = expected_regret.cohorts(self.program.num_clients, self.program.clients_per_round)
+            sets = expected_regret.cohorts(self.config.num_clients, self.config.clients_per_round)
             self._of_law[law] = speed_of, speed_of(sets)
         return self._of_law[law]
 
     def model_bytes(self) -> int:
-        if not (self.program.learning and self._study.keep_models):
+        if not (self.config.learning and self._study.keep_models):
             return 0
-        model, own = kept.lengths(self.program.learning)
-        return 4 * (model + self.program.num_clients * own)
+        model, own = kept.lengths(self.config.learning)
+        return 4 * (model + self.config.num_clients * own)
 
     def device_bytes(self) -> DeviceBytes:
         return costs.device_bytes(self)

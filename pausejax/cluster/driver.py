@@ -72,7 +72,7 @@ class RayExecutor:
       to_the_end: whether the connection stays until the process ends. The process must then end without
         cleanup.
       stopping: the signal that asks the study to stop while layouts are fixed.
-      **limits: the arguments lanes, device_memory and data_placement of each worker's `LocalExecutor`.
+      **limits: the arguments max_width, device_memory and data_placement of each worker's `LocalExecutor`.
     """
 
     devices = "the workers of a Ray cluster"
@@ -89,7 +89,7 @@ class RayExecutor:
     ) -> None:
         self._sources, self._address, self._cpus = sources, address, cpus_per_worker
         self._to_the_end, self._stopping = to_the_end, stopping
-        self._limits = {"lanes": None, "device_memory": None, "data_placement": None, **limits}
+        self._limits = {"max_width": None, "device_memory": None, "data_placement": None, **limits}
         self._numbers = itertools.count()
         self._study: Study | None = None
         """The study that was sent to the workers."""
@@ -145,7 +145,7 @@ class RayExecutor:
         ((_, layouts),) = self._carry_out([task], lambda _: None, self._stopping)
         return {key: Layout(*layout) for key, layout in layouts.items()}
 
-    def play(
+    def execute(
         self,
         plan: Plan,
         work: Sequence[Batch],
@@ -189,7 +189,7 @@ class RayExecutor:
         words = f"policy {policies_of(runs)} ({len(runs)} runs, from run {first} of the study on)"
 
         def call(actor: Any, task: Task) -> Any:
-            return actor.play.remote(task.number, group, runs, batch.width, task.attempts > 0)
+            return actor.execute_batch.remote(task.number, group, runs, batch.max_width, task.attempts > 0)
 
         return Task(words, call, batch.group.key, next(self._numbers))
 

@@ -19,7 +19,7 @@ from pausejax.execution.events import LOGGER
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.runtime import set_up_jax
 from pausejax.execution.stopping import StopRequested, StopSignal
-from pausejax.results import store as folders
+from pausejax.results import study_folder
 from pausejax.results.stores import FolderStore
 from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Layout
@@ -59,7 +59,7 @@ class Status(NamedTuple):
 class Worker:
     """Worker that plays one batch at a time. It compiles each group's program once.
 
-    `status` and `stop` are called while `play` runs in another thread.
+    `status` and `stop` are called while `execute_batch` runs in another thread.
 
     Args:
       study: the study of the batches.
@@ -113,16 +113,18 @@ class Worker:
 
     def layouts(self, groups: Sequence[Group]) -> dict[str, Layout]:
         """Fixes the layouts of some groups for the worker's kind of devices; returns them by group key."""
-        return self._playing().layouts(Plan(self._study, (), tuple(groups)), self._store)
+        return self._local_executor().layouts(Plan(self._study, (), tuple(groups)), self._store)
 
-    def play(self, task: int, group: Group, runs: tuple[Run, ...], width: int, again: bool) -> Status:
+    def execute_batch(
+        self, task: int, group: Group, runs: tuple[Run, ...], max_width: int, again: bool
+    ) -> Status:
         """Plays a batch and writes its runs to the store.
 
         Args:
           task: the number of the task.
           group: the group of the batch.
           runs: the runs of the batch, without those that were finished when the driver began.
-          width: the number of runs for which the batch's program is compiled.
+          max_width: the largest width of the batch's program.
           again: whether another worker was lost while it played this batch. That worker may have finished
             some of the runs.
 
@@ -131,14 +133,16 @@ class Worker:
         """
         plan = Plan(self._study, runs, (group,))
         self.layouts([group])
-        work = [Batch(group, runs, width)]
+        work = [Batch(group, runs, max_width)]
         if again:
-            work = unfinished(work, folders.examine(self._store.folder, plan).identities)
+            work = unfinished(work, study_folder.examine(self._store.folder, plan).identities)
         left = sum(len(batch.runs) for batch in work)
         self._status = Status(task, (len(runs) - left) * max(self._study.rounds, 1))
         written = []
         with contextlib.suppress(StopRequested):  # the unfinished runs have been checkpointed
-            for piece in self._playing().play(plan, work, self._store, self._advance, self._stopping):
+            for piece in self._local_executor().execute(
+                plan, work, self._store, self._advance, self._stopping
+            ):
                 written.append(piece.runs)
         damaged, self._store.damaged = tuple(self._store.damaged), []
         return self.status()._replace(written=tuple(written), damaged=damaged)
@@ -162,7 +166,7 @@ class Worker:
     def _advance(self, rounds_times_runs: float) -> None:
         self._status = self._status._replace(played=self._status.played + rounds_times_runs)
 
-    def _playing(self) -> LocalExecutor:
+    def _local_executor(self) -> LocalExecutor:
         """Returns the worker's executor. The first call makes the executor."""
         if self._executor is None:
             limits = dict(self._limits)

@@ -17,6 +17,7 @@ def devices() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, parents=[memory()])
     parser.add_argument(
         "--lanes",
+        dest="max_width",
         type=common.count,
         metavar="N",
         help="simulate at most N runs side by side (default: from measurements on devices of this kind)",
@@ -109,7 +110,7 @@ def executor(options: argparse.Namespace, stopping: "StopSignal") -> "Iterator[E
     sources = Sources(options.data_dir)
     made: Any
     limits: dict[str, Any] = {
-        "lanes": options.lanes,
+        "max_width": options.max_width,
         "device_memory": options.memory,
         "data_placement": options.data_placement,
     }

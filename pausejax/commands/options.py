@@ -146,7 +146,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
-    """Checks that a result, or its outline before the simulation, has all names and values in the options.
+    """Checks that a result, or a plan's empty result, has all names and values in the options.
 
     Raises:
       SpecError: a measure, axis, value or baseline is unknown.
@@ -239,9 +239,9 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
       ValueError: the result is damaged.
     """
     if not partial:  # opens the result without starting JAX
-        from pausejax.results import store
+        from pausejax.results import study_folder
 
-        return store.read(directory)
+        return study_folder.read(directory)
     from pausejax import kinds
     from pausejax.results import unfinished
 

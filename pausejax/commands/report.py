@@ -97,7 +97,7 @@ def report_search(
       ValueError: the record of the search is damaged.
       OSError: a file can't be read or written.
     """
-    from pausejax.results import store
+    from pausejax.results import study_folder
     from pausejax.results.folder import Folder
     from pausejax.searches import report
 
@@ -105,9 +105,9 @@ def report_search(
     if record is None:
         return False
     charts = report.charts(record)
-    best = store.read(confirmation(directory))
+    best = study_folder.read(confirmation(directory))
     try:
-        text = report.build(record, store.read(directory), best, charts, options.baseline)
+        text = report.build(record, study_folder.read(directory), best, charts, options.baseline)
     except ValueError as mistake:
         raise common.option_mistake(mistake) from mistake
     _leave(out or directory, charts, text, options, formats)

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     if options.measure or options.where or options.by or options.baseline:
         from pausejax.results import labels
 
-        common.check_asked(labels.outline(plan), options)
+        common.check_asked(labels.empty_result(plan), options)
     from pausejax.execution import tracking
     from pausejax.execution.displays import default_form, showing
     from pausejax.execution.play import play
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
 def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
     from pausejax.analysis import diverged_runs
     from pausejax.commands.tables import summary_table
-    from pausejax.results import store
+    from pausejax.results import study_folder
 
     console = common.console()
     for name in outcome.damaged:
@@ -116,7 +116,7 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
     if outcome.missing:
         console.print(f"{outcome.missing} of {runs} runs are missing: other shards simulate them")
         return
-    result = store.read(directory)
+    result = study_folder.read(directory)
     console.print(summary_table(result))
     for line in diverged_runs(result):
         console.print(line, markup=False)

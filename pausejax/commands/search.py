@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> None:
         at_latency=options.at_latency,
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
-        most=options.lanes,
+        max_width=options.max_width,
     )
     check_fresh(study, options.fresh_seeds)
     set_up_jax()
@@ -146,11 +146,11 @@ def _finish(result: Any, options: argparse.Namespace) -> None:
 
 def _report_confirmation(options: argparse.Namespace) -> None:
     from pausejax import kinds, page
-    from pausejax.results import store
+    from pausejax.results import study_folder
     from pausejax.results.folder import Folder
 
     where = report.confirmation(options.out)
-    result = store.read(where)
+    result = study_folder.read(where)
     text = page.build(result, kinds.charts(result), notes=kinds.omitted(result))
     Folder(where).write(page.NAME, text.encode())
 

@@ -9,8 +9,8 @@ import numpy as np
 from pausejax.analysis.quantities import Variable
 from pausejax.data.host import Sources
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
+from pausejax.ensemble.loop import advance, start
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
-from pausejax.ensemble.play import play, start
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
@@ -103,5 +103,5 @@ KIND = Kind(
     complete=complete,
     optional=frozenset(("regret_bound",)),
     simulation=simulation,
-    programs=(play, start),
+    jitted=(advance, start),
 )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pausejax.ensemble.play import Program, World, play, start, stream_order
+from pausejax.ensemble.loop import StaticConfig, World, advance, start, stream_order
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.parts import registered_parts
@@ -94,7 +94,7 @@ def simulate(
         raise ValueError(f"rounds: {rounds} rounds times {num_clients} clients must be < 2^31")
     runs = check_runs(runs, num_models)
     hyper = hyper_of(runs, pool)
-    program = Program(
+    config = StaticConfig(
         known[policy], rounds, num_clients, record_every, rounds // record_every, int(runs.uplink.max())
     )
 
@@ -103,8 +103,8 @@ def simulate(
     hyper = jax.tree.map(lambda field: jnp.pad(field, (0, -len(field) % mesh.size), "edge"), hyper)
     seed = np.pad(runs.seed, (0, -len(runs.seed) % mesh.size), "edge")
     world, seed_index = world_of(pool, seed, len(np.unique(seed)))
-    state = start(program, world, hyper)
-    _, series = play(program, mesh, world, hyper, seed_index, state, jnp.int32(1), jnp.int32(rounds))
+    state = start(config, world, hyper)
+    _, series = advance(config, mesh, world, hyper, seed_index, state, jnp.int32(1), jnp.int32(rounds))
     found = {name: np.moveaxis(np.asarray(array), 1, 0)[: len(runs.seed)] for name, array in series.items()}
     return {**found, "sent_counts": found["sent_counts"][:, -1]}
 

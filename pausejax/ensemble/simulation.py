@@ -12,7 +12,7 @@ from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh, shapes
 from pausejax.ensemble.experts import fit_pool, stream_length
-from pausejax.ensemble.play import Program, State, World, play, start
+from pausejax.ensemble.loop import State, StaticConfig, World, advance, start
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.ensemble.regression_data import RegressionData
@@ -28,7 +28,7 @@ _ROUNDS_PER_CALL = 100
 
 
 class EnsembleSimulation:
-    """Simulation of a group of runs, which share one policy, one pool of models and one program."""
+    """Simulation of a group of runs, which share one policy, one pool of models and one `StaticConfig`."""
 
     stop_at_latency = 0.0
     data_shares = 1
@@ -47,7 +47,7 @@ class EnsembleSimulation:
           SpecError: the data are missing or wrong, or have fewer rows than clients.
         """
         self._devices = devices or jax.local_devices()
-        self.layout = layout or Layout(measured.most_runs(self._devices[0].platform))
+        self.layout = layout or Layout(measured.max_width(self._devices[0].platform))
         self.rounds = rounds_of(study, group, sources)
         self._every = study.eval_every
         self._pool = _pool(study, group, sources)
@@ -60,7 +60,7 @@ class EnsembleSimulation:
         self._distinct = len(np.unique(runs.seed))
         records = min(max(_ROUNDS_PER_CALL // self._every, 1), self.rounds // self._every)
         self.rounds_per_call = records * self._every
-        self._program = Program(
+        self._config = StaticConfig(
             policy=policy,
             rounds=self.rounds,
             num_clients=group.static["num_clients"],
@@ -81,8 +81,8 @@ class EnsembleSimulation:
     def padded(self, width: int) -> int:
         return padded(width)
 
-    def _mesh(self, width: int) -> Mesh:
-        return runs_mesh(width, self._devices)
+    def _mesh(self, rows: int) -> Mesh:
+        return runs_mesh(rows, self._devices)
 
     def _own(self, runs: Sequence[Run]) -> Hyper:
         own: Any = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
@@ -92,31 +92,31 @@ class EnsembleSimulation:
     def turns(self) -> Mapping[str, float]:
         return {"rounds": self._every}
 
-    def lower(self, width: int) -> jax.stages.Lowered:
-        return self.trace(width).lower()
+    def lower(self, rows: int) -> jax.stages.Lowered:
+        return self.trace(rows).lower()
 
-    def trace(self, width: int) -> jax.stages.Traced:
-        mesh = self._mesh(width)
-        runs = [self._first] * width
+    def trace(self, rows: int) -> jax.stages.Traced:
+        mesh = self._mesh(rows)
+        runs = [self._first] * rows
         world = jax.eval_shape(lambda: self._world(runs)[0])
-        index = jax.ShapeDtypeStruct((width,), jnp.int32)
+        index = jax.ShapeDtypeStruct((rows,), jnp.int32)
         number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        return play.trace(
-            self._program,
+        return advance.trace(
+            self._config,
             mesh,
             shapes(world, mesh, SHARED),
             shapes(self._own(runs), mesh, SPLIT),
             shapes(index, mesh, SPLIT),
-            self.state_shapes(width),
+            self.state_shapes(rows),
             number,
             number,
         )
 
-    def state_shapes(self, width: int) -> State:
-        runs = [self._first] * width
+    def state_shapes(self, rows: int) -> State:
+        runs = [self._first] * rows
         world = jax.eval_shape(lambda: self._world(runs)[0])
-        state = jax.eval_shape(start, self._program, world, self._own(runs))
-        return shapes(state, self._mesh(width), SPLIT)
+        state = jax.eval_shape(start, self._config, world, self._own(runs))
+        return shapes(state, self._mesh(rows), SPLIT)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
         mesh = self._mesh(len(runs))
@@ -126,7 +126,7 @@ class EnsembleSimulation:
     def start(self, runs: Sequence[Run]) -> State:
         world, _ = self._world(runs)
         hyper = jax.tree.map(jnp.asarray, self._own(runs))
-        return put(start(self._program, world, hyper), self._mesh(len(runs)), SPLIT)
+        return put(start(self._config, world, hyper), self._mesh(len(runs)), SPLIT)
 
     def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)

@@ -13,8 +13,8 @@ class Batch(NamedTuple):
 
     group: Group
     runs: tuple[Run, ...]
-    width: int
-    """The largest number of runs in any batch of the group."""
+    max_width: int
+    """Largest width of the program that plays the batch: the most runs in any batch of the group."""
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -28,7 +28,9 @@ def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
     return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
 
 
-def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_least: int = 1) -> list[Batch]:
+def batches(
+    plan: Plan, settled: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
+) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
     The arguments do not change while processes work on the study. So all processes make the same cut.
@@ -36,24 +38,25 @@ def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_le
     Args:
       plan: the whole plan.
       settled: identities of runs whose results existed before any process began; these runs are left out.
-      most: the largest number of runs of a batch, by the key of each group that has runs left.
-      at_least: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
+      max_runs: the largest number of runs of a batch, by the key of each group that has runs left.
+      min_batches: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
         with the largest batches is cut first.
     """
     known = set(settled)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
     counts = [
-        -(-len(runs) // most[group.key]) if runs else 0 for group, runs in zip(plan.groups, left, strict=True)
+        -(-len(runs) // max_runs[group.key]) if runs else 0
+        for group, runs in zip(plan.groups, left, strict=True)
     ]
-    while sum(counts) < min(at_least, sum(map(len, left))):
+    while sum(counts) < min(min_batches, sum(map(len, left))):
         largest = max(range(len(counts)), key=lambda g: len(left[g]) / counts[g] if counts[g] else 0)
         counts[largest] += 1
     cut = []
     for group, runs, count in zip(plan.groups, left, counts, strict=True):
         if runs:
             ends = [len(runs) * part // count for part in range(count + 1)]
-            width = -(-len(runs) // count)
-            cut += [Batch(group, runs[a:b], width) for a, b in itertools.pairwise(ends)]
+            max_width = -(-len(runs) // count)
+            cut += [Batch(group, runs[a:b], max_width) for a, b in itertools.pairwise(ends)]
     return cut
 
 

@@ -19,7 +19,7 @@ from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
 from pausejax.execution.batches import Batch, batches
 from pausejax.execution.local import LocalExecutor
-from pausejax.execution.memory import fitting, program_memory
+from pausejax.execution.memory import program_memory, runs_that_fit
 from pausejax.execution.work import Work, work_of
 from pausejax.measured import Rates
 from pausejax.study.runs import policies_of
@@ -37,11 +37,11 @@ class Cost(NamedTuple):
     runs: int
     rounds: int
     batches: int
-    lanes: int
-    """The number of runs, not of clients, that are computed in parallel: the largest batch."""
+    width: int
+    """The number of runs that are computed in parallel: the largest batch."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
-    fitting: int
+    runs_that_fit: int
     """The largest number of runs that fit on each device, in addition to the data that all runs share."""
     memory: int
     """Bytes that the group needs on all devices together.
@@ -91,12 +91,12 @@ def plan_table(
         return Lines(whole, *there)
     table = Table(box=box.SIMPLE_HEAD)
     of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
-    headings = ["program", "runs", "rounds", "batches", "runs a\nbatch", of_memory]
+    headings = ["group", "runs", "rounds", "batches", "runs a\nbatch", of_memory]
     headings += ["compile, s" if compiles else "compile, s\n(rough)", "play, s\n(rough)"]
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "program" else "right")
+        table.add_column(heading, justify="left" if heading == "group" else "right")
     for cost in costs:
-        row = [str(cost.runs), str(cost.rounds), str(cost.batches), str(cost.lanes)]
+        row = [str(cost.runs), str(cost.rounds), str(cost.batches), str(cost.width)]
         row += [f"{cost.memory / 1e6:.0f}"]
         table.add_row(Text(cost.label), *row, f"{cost.compile_seconds:.0f}", f"{cost.seconds:.0f}")
     compiling = sum(cost.compile_seconds for cost in costs)
@@ -137,15 +137,15 @@ def _models(costs: Sequence[Cost]) -> list[str]:
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
     """Returns a table of the bytes on a device: those that all runs share, and those of each run."""
     shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
-    each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
+    each = dict.fromkeys(name for cost in costs for name, size in cost.resident.per_run.items() if size)
     table = Table(box=box.SIMPLE_HEAD)
-    headings = ["program", *(f"{name},\nMB" for name in shared), *(f"{name} of\na run, kB" for name in each)]
+    headings = ["group", *(f"{name},\nMB" for name in shared), *(f"{name} of\na run, kB" for name in each)]
     for heading in [*headings, "runs that\nfit"]:
-        table.add_column(heading, justify="left" if heading == "program" else "right")
+        table.add_column(heading, justify="left" if heading == "group" else "right")
     for cost in costs:
         row = [f"{cost.resident.shared.get(name, 0) / 1e6:,.1f}" for name in shared]
-        row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
-        table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
+        row += [f"{cost.resident.per_run.get(name, 0) / 1e3:,.1f}" for name in each]
+        table.add_row(Text(cost.label), *row, f"{cost.runs_that_fit:,}")
     told = (
         f"Arrays on each device, which has room for {limit / 1e9:,.4g} GB. Every device holds all of the "
         "data, unless a column names a share. A running program needs more memory than these arrays:"
@@ -167,7 +167,7 @@ def group_costs(
       store: the store of the study's result; it is not changed.
     """
     rates = measured.rates(jax.default_backend())
-    work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
+    work, known = _work(plan, executor, store), store.layouts.fitted_widths() if store else {}
     costs = []
     for group in plan.groups:
         if not (own := [batch for batch in work if batch.group is group]):
@@ -175,19 +175,19 @@ def group_costs(
         program = executor.program(plan.study, group)
         simulation = program.simulation
         resident = simulation.device_bytes()
-        fits = fitting(resident, executor.device_memory)
-        width = executor.width(plan.study, own[0], known)
-        width = min(width, fits * runs_mesh(width).size)
+        fit = runs_that_fit(resident, executor.device_memory)
+        width = executor.first_width(plan.study, own[0], known)
+        width = min(width, fit * runs_mesh(width).size)
         rows = simulation.padded(width)
-        memory = runs_mesh(rows).size * sum(resident.shared.values()) + rows * sum(resident.each.values())
+        memory = runs_mesh(rows).size * sum(resident.shared.values()) + rows * sum(resident.per_run.values())
         took = 0.0
         if compiles:
             executor.prepare(plan.study, own, known)
             begun = time.perf_counter()
-            compiled = program.compiled()
+            executable = program.executable()
             took = time.perf_counter() - begun
-            width, rows = compiled.width, simulation.padded(compiled.width)
-            memory = runs_mesh(rows).size * program_memory(compiled.call)
+            width, rows = executable.width, simulation.padded(executable.width)
+            memory = runs_mesh(rows).size * program_memory(executable.call)
         count = sum(-(-len(batch.runs) // width) for batch in own)
         call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
         costs.append(
@@ -198,7 +198,7 @@ def group_costs(
                 count,
                 width,
                 resident,
-                fits,
+                fit,
                 memory,
                 count * simulation.rounds / simulation.rounds_per_call * call_seconds(call, rates),
                 took or call.equations * rates.equation,
@@ -212,8 +212,8 @@ def group_costs(
 def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> list[Batch]:
     """Returns the batches that the executor would play for the study's unfinished runs."""
     if store is None:
-        most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
-        return batches(plan, (), most)
+        max_runs = {key: layout.runs for key, layout in executor.layouts(plan).items()}
+        return batches(plan, (), max_runs)
     from pausejax.execution.play import work_left  # imported late: it loads the package results
 
     return work_left(plan, executor, store, store.prepare(plan))

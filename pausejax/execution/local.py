@@ -12,7 +12,7 @@ from pausejax.devices import forget, local_devices, make_room
 from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
 from pausejax.execution.program import GroupProgram
-from pausejax.execution.rounds import Advance, Progress
+from pausejax.execution.rounds import BatchProgress, Progress
 from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.study.runs import Group, policies_of
 from pausejax.study.simulation import Layout
@@ -34,7 +34,7 @@ class LocalExecutor:
 
     Args:
       sources: the training data on the host.
-      lanes: the largest number of runs, not of clients, in parallel; None: the number in each group's layout.
+      max_width: the largest number of runs in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
 
@@ -54,12 +54,12 @@ class LocalExecutor:
         self,
         sources: Sources,
         *,
-        lanes: int | None = None,
+        max_width: int | None = None,
         device_memory: int | None = None,
         data_placement: str | None = None,
     ) -> None:
         memory.check_data_placement(data_placement)
-        self.sources, self.lanes = sources, lanes
+        self.sources, self.max_width = sources, max_width
         self.device_memory = device_memory or memory.device_memory()
         """Bytes that a program may use on each device."""
         self._data_placement = data_placement
@@ -86,7 +86,7 @@ class LocalExecutor:
         own = {}
         for group in groups:
             layout = self.program(plan.study, group, before.get(names[group.key])).layout
-            own[group.key] = layout._replace(runs=min(self.lanes or layout.runs, layout.runs))
+            own[group.key] = layout._replace(runs=min(self.max_width or layout.runs, layout.runs))
         if store is None:
             return own
         fixed = store.layouts.fix({names[key]: layout for key, layout in own.items()})
@@ -101,7 +101,7 @@ class LocalExecutor:
           SpecError: the program can't be built, or a device has no room for even one run.
         """
         if study is not self._study:
-            make_room(study.kind.programs)
+            make_room(study.kind.jitted)
             self._study, self._programs = study, {}
         program = self._programs.get(group.key)
         if program is None or (layout and layout._replace(runs=0) != program.layout._replace(runs=0)):
@@ -117,32 +117,32 @@ class LocalExecutor:
         return program
 
     def prepare(
-        self, study: Study, work: Sequence[Batch], fits: Mapping[str, int] = MappingProxyType({})
+        self, study: Study, work: Sequence[Batch], fitted_widths: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         """Traces the programs of some batches, so that errors in a group appear before any run is played.
 
         Args:
           study: the study of the batches.
           work: the batches.
-          fits: the numbers of runs that fit in parallel, as `Layouts.fits` returns them.
+          fitted_widths: the widths that fit into memory, as `Layouts.fitted_widths` returns them.
 
         Raises:
           SpecError: a group can't be built, or one of its parts does not work with the other parts.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
-            self.program(study, batch.group).trace(self.width(study, batch, fits))
+            self.program(study, batch.group).trace(self.first_width(study, batch, fitted_widths))
         self._compile_ahead(study, work)
 
-    def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
-        """Returns the number of runs for which a batch's program is compiled first.
+    def first_width(self, study: Study, batch: Batch, fitted_widths: Mapping[str, int]) -> int:
+        """Returns the width for which a batch's program is compiled first. A smaller one may follow.
 
-        `fits` has the numbers of runs that fit in parallel, as `Layouts.fits` returns them.
+        `fitted_widths` has the widths that fit into memory, as `Layouts.fitted_widths` returns them.
         """
-        fitted = fits.get(_width_name(batch), batch.width)
-        most = self.program(study, batch.group).layout.runs
-        return min(batch.width, fitted, self.lanes or batch.width, most)
+        fitted = fitted_widths.get(_width_name(batch), batch.max_width)
+        of_layout = self.program(study, batch.group).layout.runs
+        return min(batch.max_width, fitted, self.max_width or batch.max_width, of_layout)
 
-    def play(
+    def execute(
         self,
         plan: Plan,
         work: Sequence[Batch],
@@ -159,14 +159,16 @@ class LocalExecutor:
           SpecError: a group can't be built; no run has been played then.
           OSError: the store can't be written, or one run alone does not fit into memory.
         """
-        fits = dict(store.layouts.fits())
-        self.prepare(plan.study, work, fits)
+        fitted_widths = dict(store.layouts.fitted_widths())
+        self.prepare(plan.study, work, fitted_widths)
         try:
             with store.playing():
                 for place, batch in enumerate(work):
                     if place and work[place - 1].group is not batch.group:
                         self._compile_ahead(plan.study, work[place:])
-                    yield from self._play(plan.study, batch, store, fits, progress, stopping)
+                    yield from self._execute_batch(
+                        plan.study, batch, store, fitted_widths, progress, stopping
+                    )
                     if not any(later.group is batch.group for later in work[place + 1 :]):
                         self.program(plan.study, batch.group).release()
         except BaseException:
@@ -177,26 +179,26 @@ class LocalExecutor:
         """Ends the threads that compile."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _play(
+    def _execute_batch(
         self,
         study: Study,
         batch: Batch,
         store: "Store",
-        fits: dict[str, int],
+        fitted_widths: dict[str, int],
         progress: Progress,
         stopping: StopSignal,
     ) -> Iterator[Batch]:
         """Plays a batch, in several pieces if its runs do not fit in parallel; each has a checkpoint."""
         program, left = self.program(study, batch.group), batch
         # Where the data streams set the number of rounds, each run counts as one round.
-        advance = Advance(progress, 1 if study.rounds else 1 / program.simulation.rounds)
+        batch_progress = BatchProgress(progress, 1 if study.rounds else 1 / program.simulation.rounds)
         while left.runs:
-            width = program.compiled(stopping).width
-            _keep_width(store, fits, batch, width)
+            width = program.executable(stopping).width
+            _keep_width(store, fitted_widths, batch, width)
             piece = split(left, width)[0]
             checkpoint = store.checkpoint(piece.runs)
             try:
-                arrays = rounds.play(program, piece.runs, advance, checkpoint, stopping)
+                arrays = rounds.play_rounds(program, piece.runs, batch_progress, checkpoint, stopping)
             except BaseException as error:
                 is_narrowed = memory.is_out_of_memory(error) and width > 1
                 if checkpoint:
@@ -210,10 +212,10 @@ class LocalExecutor:
                         f"policy {policies_of(piece.runs)}: out of memory even with one run at a time "
                         f"({first})"
                     ) from error
-                advance.repeat()
+                batch_progress.repeat()
                 program.halve(self._threads)
                 continue
-            advance.keep()
+            batch_progress.keep()
             store.write(piece.runs, arrays, checkpoint)
             events.finished(policies_of(piece.runs), len(piece.runs))
             yield piece
@@ -227,7 +229,7 @@ class LocalExecutor:
             for key, program in compiled.items():
                 if key not in ahead:
                     program.drop()
-            forget(study.kind.programs)
+            forget(study.kind.jitted)
         for batch in ahead.values():
             self.program(study, batch.group).compile(self._threads)
 
@@ -241,19 +243,19 @@ def layout_name(group: Group) -> str:
 
 
 def _width_name(batch: Batch) -> str:
-    return f"{layout_name(batch.group)}, {batch.width} runs at most"
+    return f"{layout_name(batch.group)}, {batch.max_width} runs at most"
 
 
-def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
-    """Stores that `width` runs of a batch's group fit in parallel, if no smaller number is stored.
+def _keep_width(store: "Store", fitted_widths: dict[str, int], batch: Batch, width: int) -> None:
+    """Stores that `width` runs of a batch's group fit in parallel, if no smaller width is stored.
 
-    Logs an event if a larger number was stored.
+    Logs an event if a larger width was stored.
     """
     name = _width_name(batch)
-    before = fits.get(name)
+    before = fitted_widths.get(name)
     if before is not None and before <= width:
         return
     if before is not None:
         events.narrowed(policies_of(batch.runs), before, width)
-    store.layouts.keep_fit(name, width)
-    fits[name] = width
+    store.layouts.keep_fitted_width(name, width)
+    fitted_widths[name] = width

@@ -64,7 +64,7 @@ def near_mapping_limit() -> bool:
         return False
 
 
-def fitting(resident: DeviceBytes, limit: int) -> int:
+def runs_that_fit(resident: DeviceBytes, limit: int) -> int:
     """Returns how many runs fit on a device in addition to the data that all runs share.
 
     Temporary arrays are not counted.
@@ -74,7 +74,7 @@ def fitting(resident: DeviceBytes, limit: int) -> int:
       limit: the bytes that a program may use on the device.
     """
     free = limit - sum(resident.shared.values())
-    return max(free // max(sum(resident.each.values()), 1), 0)
+    return max(free // max(sum(resident.per_run.values()), 1), 0)
 
 
 def check_data_placement(wanted: str | None) -> None:
@@ -97,9 +97,9 @@ def place_data(simulation: S, limit: int, wanted: str | None) -> S:
     sharded = simulation.sharded()
     if wanted == "sharded":
         return sharded
-    if sharded is simulation or fitting(simulation.device_bytes(), limit):
+    if sharded is simulation or runs_that_fit(simulation.device_bytes(), limit):
         return simulation
-    return sharded if fitting(sharded.device_bytes(), limit) else simulation
+    return sharded if runs_that_fit(sharded.device_bytes(), limit) else simulation
 
 
 def why_sharded(wanted: str | None, *, before: bool) -> str:
@@ -121,14 +121,14 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
       SpecError: a device has no room; the message states the sizes in GB.
     """
     resident = simulation.device_bytes()
-    if fitting(resident, limit):
+    if runs_that_fit(resident, limit):
         return
 
     def told(part: Mapping[str, int]) -> str:
         listed = ", ".join(f"{name} {size / 1e9:,.4g}" for name, size in part.items() if size)
         return f"{sum(part.values()) / 1e9:,.4g} GB ({listed})"
 
-    shared, each = told(resident.shared), told(resident.each)
+    shared, per_run = told(resident.shared), told(resident.per_run)
     instead, other = "", simulation.sharded()
     if other.data_shares > simulation.data_shares:
         instead = (
@@ -136,8 +136,8 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
         )
     raise SpecError(
         [
-            f"policy {policy}: does not fit into memory: every device holds {shared} for all runs and {each} "
-            f"for each of its runs, but has room for {limit / 1e9:,.4g} GB{instead}"
+            f"policy {policy}: does not fit into memory: every device holds {shared} for all runs and "
+            f"{per_run} for each of its runs, but has room for {limit / 1e9:,.4g} GB{instead}"
         ]
     )
 

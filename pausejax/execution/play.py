@@ -15,8 +15,8 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.execution.tracking.runs import VARYING
 from pausejax.results import labels
-from pausejax.results.store import Contents
 from pausejax.results.stores import MemoryStore, Store
+from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan
@@ -52,7 +52,7 @@ class Executor(Protocol):
           OSError: the store can't be written, for example because the disk is full.
         """
 
-    def play(
+    def execute(
         self,
         plan: Plan,
         work: Sequence[Batch],
@@ -121,8 +121,8 @@ def play(
       ValueError: the tracker can't be reached; no run has been played then.
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
-    held = store.prepare(plan)
-    work = work_left(plan, executor, store, held, shard)
+    contents = store.prepare(plan)
+    work = work_left(plan, executor, store, contents, shard)
     if tracker:
         start_tracker(tracker, plan)
     try:
@@ -133,7 +133,7 @@ def play(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
         missing = store.finish(plan)
-        own = set(held.identities).union(*(batch.identities for batch in work))
+        own = set(contents.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, own)):
             raise OSError(
                 f"{store}: {len(lost)} finished runs are missing. Was the folder moved or cleared? The same "
@@ -146,12 +146,12 @@ def play(
     finally:
         if tracker:
             tracker.finish()
-    finished_before = sum(run.identity in held.identities for run in plan.runs)
-    return Outcome(finished_before, missing, (*held.damaged, *store.damaged))
+    finished_before = sum(run.identity in contents.identities for run in plan.runs)
+    return Outcome(finished_before, missing, (*contents.damaged, *store.damaged))
 
 
 def work_left(
-    plan: Plan, executor: Executor, store: Store, held: Contents, shard: tuple[int, int] = (1, 1)
+    plan: Plan, executor: Executor, store: Store, contents: Contents, shard: tuple[int, int] = (1, 1)
 ) -> list[Batch]:
     """Fixes the layouts, cuts the plan into batches, and returns this process's share without finished runs.
 
@@ -159,14 +159,14 @@ def work_left(
       plan: the plan of the whole study.
       executor: the executor that plays the runs.
       store: the store of the result; layouts that it lacks are added to it.
-      held: the contents of the store.
+      contents: the contents of the store.
       shard: this process's number, from 1, and the number of processes.
 
     Raises:
       SpecError, OSError: as `Executor.layouts`.
     """
     # The layouts come first, because a Ray cluster must be connected before JAX starts.
-    layouts = executor.layouts(plan, store, held.settled)
+    layouts = executor.layouts(plan, store, contents.settled)
     index, count = shard
     if count > 1:
         # Shards may run on different devices, but must use the same batches. So the first shard fixes the
@@ -175,9 +175,9 @@ def work_left(
         cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
-    most = {key: layout.runs for key, layout in layouts.items()}
-    work = share(batches(plan, held.settled, most, at_least=max(count, workers)), index, count)
-    return unfinished(work, held.identities)
+    max_runs = {key: layout.runs for key, layout in layouts.items()}
+    work = share(batches(plan, contents.settled, max_runs, min_batches=max(count, workers)), index, count)
+    return unfinished(work, contents.identities)
 
 
 def play_batches(
@@ -196,7 +196,7 @@ def play_batches(
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
-    for batch in executor.play(plan, work, store, progress, stopping) if work else ():
+    for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
         store.note_written(batch.runs)
         if tracker:
             tracker.runs_finished(store.labelled(plan, batch.runs))

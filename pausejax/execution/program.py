@@ -20,7 +20,10 @@ from pausejax.study.study import Study
 
 
 class Executable(NamedTuple):
-    """Compiled program of a group, and its width: the number of runs that it plays in parallel."""
+    """Compiled program of a group, and its width: the number of runs that it plays in parallel.
+
+    The program has more rows than its width if devices would otherwise get unequal numbers of rows.
+    """
 
     call: jax.stages.Compiled
     width: int
@@ -29,8 +32,9 @@ class Executable(NamedTuple):
 class GroupProgram:
     """Simulation of a group on this process's devices, with its program for batches of one width.
 
-    First call `trace` with the width, a number of runs, then `compile`, which works in a thread. `call` waits
-    for the compiled program and returns it. `drop` frees the compiled programs.
+    First call `trace` with the width, a number of runs, then `compile`, which works in a thread. `executable`
+    waits for the compiled program and returns it. `call` does so for a smaller number of rows. `drop` frees
+    the compiled programs.
 
     Args:
       study: the study.
@@ -65,7 +69,7 @@ class GroupProgram:
             memory.check(self._policies, self.simulation, device_memory)
         self._width = 0
         self._lowered: jax.stages.Lowered | None = None
-        self._compiled: Future[Executable] | None = None
+        self._executable: Future[Executable] | None = None
         self._narrow: dict[int, jax.stages.Compiled] = {}
 
     @property
@@ -76,7 +80,7 @@ class GroupProgram:
     @property
     def is_compiled(self) -> bool:
         """Whether the group's program has been compiled."""
-        return self._compiled is not None and self._compiled.done()
+        return self._executable is not None and self._executable.done()
 
     def trace(self, width: int) -> None:
         """Traces the program for `width` runs, so that errors appear before the program is compiled.
@@ -84,9 +88,9 @@ class GroupProgram:
         Raises:
           SpecError: a part does not work with the other parts, or a file that a run needs can't be read.
         """
-        is_ready = self.is_compiled and self.compiled().width == width
+        is_ready = self.is_compiled and self.executable().width == width
         if width != self._width and not is_ready:
-            self._width, self._compiled = width, None
+            self._width, self._executable = width, None
             self._lowered = self.lower(width)
             self._tell_layout(width)
 
@@ -101,19 +105,19 @@ class GroupProgram:
 
     def compile(self, threads: ThreadPoolExecutor) -> None:
         """Starts to compile the traced program in a thread."""
-        if self._compiled is None:
+        if self._executable is None:
             lowered, self._lowered = self._lowered or self.lower(self._width), None
-            self._compiled = threads.submit(self._compile, lowered, self._width)
+            self._executable = threads.submit(self._compile, lowered, self._width)
 
     def halve(self, threads: ThreadPoolExecutor) -> None:
         """Starts to compile the program for half as many runs.
 
         The caller does this when the device ran out of memory.
         """
-        self._width = -(-self.compiled().width // 2)
-        self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
+        self._width = -(-self.executable().width // 2)
+        self._executable = threads.submit(self._compile, self.lower(self._width), self._width)
 
-    def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
+    def executable(self, stopping: StopSignal = NO_STOP) -> Executable:
         """Waits for the compiled program and returns it.
 
         The program simulates as many runs as were given to `trace`. It simulates fewer after `halve`, or if
@@ -122,30 +126,30 @@ class GroupProgram:
         Raises:
           StopRequested: the study was asked to stop during the wait.
         """
-        assert self._compiled is not None
+        assert self._executable is not None
         while True:
             stopping.check()
             try:
-                return self._compiled.result(timeout=0.5)
+                return self._executable.result(timeout=0.5)
             except TimeoutError:
-                if self._compiled.done():
+                if self._executable.done():
                     raise
 
-    def call(self, runs: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
-        """Waits for the compiled program for `runs` rows and returns it.
+    def call(self, rows: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
+        """Waits for the compiled program for `rows` rows and returns it.
 
         The rows include padding. If no program for so few rows exists, it is compiled first.
         """
-        compiled = self.compiled(stopping)
-        if runs == self.simulation.padded(compiled.width):
-            return compiled.call
-        if runs not in self._narrow:
-            self._narrow[runs] = compile_for(self.lower(runs))
-        return self._narrow[runs]
+        executable = self.executable(stopping)
+        if rows == self.simulation.padded(executable.width):
+            return executable.call
+        if rows not in self._narrow:
+            self._narrow[rows] = compile_for(self.lower(rows))
+        return self._narrow[rows]
 
     def drop(self) -> None:
         """Drops the compiled programs. `compile` makes them again."""
-        self._compiled, self._narrow = None, {}
+        self._executable, self._narrow = None, {}
 
     def release(self) -> None:
         """Frees the simulation's arrays on the devices."""

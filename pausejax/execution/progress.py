@@ -109,17 +109,17 @@ class StudyMeter(Meter):
         """The rounds of a run (0 if the data stream sets them), and the number of runs of this process."""
         self._finished, self._played, self._restored = 0, 0.0, 0.0
         """The number of finished runs; the played rounds × runs; those of them restored from checkpoints."""
-        self._compiled, self._programs = 0, len(plan.groups)
+        self._compiled, self._groups = 0, len(plan.groups)
         self._skipped = 0
         """The number of runs that were finished already or that other processes play."""
 
     def start(self) -> Message:
-        runs, groups = _count(self._runs, "run"), _count(self._programs, "group")
+        runs, groups = _count(self._runs, "run"), _count(self._groups, "group")
         each = f", {_count(self._rounds, 'round')} each" if self._rounds else ""
         fields = {
             "study": self._plan.study.name,
             "runs": self._runs,
-            "groups": self._programs,
+            "groups": self._groups,
             "rounds": self._rounds or None,
             "devices": self._devices,
         }
@@ -133,7 +133,7 @@ class StudyMeter(Meter):
     def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
         with self._lock:
             if event == "found":
-                self._runs, self._programs = int(fields["left"]), int(fields["programs"])
+                self._runs, self._groups = int(fields["left"]), int(fields["programs"])
                 self._skipped = int(fields["runs"])
             elif event == "batch":
                 self._finished += int(fields["runs"])
@@ -142,7 +142,7 @@ class StudyMeter(Meter):
                 self._restored += rounds if self._rounds else rounds / fields["rounds"]
             elif event == "compiled":
                 self._compiled += 1
-                if self._compiled <= min(self._programs, COMPILED_AHEAD):
+                if self._compiled <= min(self._groups, COMPILED_AHEAD):
                     # Rounds that are played while programs are compiled take longer than later rounds.
                     self._forget_speed(self._played_here)
         return True
@@ -193,8 +193,8 @@ class StudyMeter(Meter):
         return max(self._played - self._restored, 0.0)
 
     def _preparing(self) -> str:
-        if self._compiled < self._programs:
-            return f"compiling, {self._compiled} of {_count(self._programs, 'program')} ready"
+        if self._compiled < self._groups:
+            return f"compiling, {self._compiled} of {_count(self._groups, 'program')} ready"
         return "playing the first rounds"
 
     def _in_words(self, speed: float) -> str:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 """A function that is called after each segment with the number of rounds × runs advanced.
 
-If the data stream sets the number of rounds, `Advance` converts this number to runs.
+If the data stream sets the number of rounds, `BatchProgress` converts this number to runs.
 """
 
 
-class Advance:
+class BatchProgress:
     """Reports the progress of consecutive batches. A round that is played twice is reported only once.
 
     Args:
@@ -57,7 +57,7 @@ class Advance:
         self._of_batch = 0.0
 
 
-def play(
+def play_rounds(
     program: GroupProgram,
     runs: Sequence[Run],
     progress: Progress,
@@ -79,15 +79,15 @@ def play(
     Returns:
       The recorded arrays by variable; the first axis is that of the runs.
     """
-    simulation, count = program.simulation, len(runs)
+    simulation, num_runs = program.simulation, len(runs)
     rounds, padded = simulation.rounds, simulation.padded
-    whole = padded(program.compiled(stopping).width)
+    full_rows = padded(program.executable(stopping).width)
     segments: list[Segment] = []
-    # Positions of the runs that are played. Stopped runs are dropped when at least half of the played runs
+    # The position in `runs` of the run in each row. Stopped runs are dropped when at least half of the rows
     # have stopped. A checkpoint holds only these positions.
-    positions = np.minimum(np.arange(whole), count - 1)
+    positions = np.minimum(np.arange(full_rows), num_runs - 1)
 
-    def played() -> list[Run]:
+    def run_of_each_row() -> list[Run]:
         return [runs[position] for position in positions]
 
     if resumed := checkpoint.restore(simulation.state_shapes) if checkpoint else None:
@@ -97,13 +97,13 @@ def play(
         # padding.
         positions = np.pad(stored, (0, padded(len(stored)) - len(stored)), mode="edge")
         state = take(state, places_of(positions, stored))
-        events.resumed(count, segments[-1].last_round, rounds)
-        progress(segments[-1].last_round * count)
+        events.resumed(num_runs, segments[-1].last_round, rounds)
+        progress(segments[-1].last_round * num_runs)
     else:
-        state = simulation.start(played())
+        state = simulation.start(run_of_each_row())
 
     def ready() -> tuple[jax.stages.Compiled, tuple[Any, ...]]:
-        return program.call(len(positions), stopping), simulation.arguments(played())
+        return program.call(len(positions), stopping), simulation.arguments(run_of_each_row())
 
     call, arguments = ready()
     first = segments[-1].last_round + 1 if segments else 1
@@ -113,7 +113,7 @@ def play(
         nonlocal in_flight
         if in_flight:
             segments.append(simulation.to_host(in_flight[0], positions, in_flight[1]))
-            progress((segments[-1].last_round + 1 - in_flight[0]) * count)
+            progress((segments[-1].last_round + 1 - in_flight[0]) * num_runs)
         in_flight = None
 
     while first <= rounds:
@@ -121,12 +121,12 @@ def play(
             # The previous segment is not read, because a device may still be computing it. Timing must not
             # change which runs are played.
             seen = [segment for segment in segments if segment.last_round < first - 1]
-            left = np.flatnonzero(simulation.running(seen, np.arange(count)))
-            if not len(left):
+            active = np.flatnonzero(simulation.running(seen, np.arange(num_runs)))
+            if not len(active):
                 break
-            if width := _narrower(whole, len(positions), len(left), padded):
+            if rows := _fewer_rows(full_rows, len(positions), len(active), padded):
                 fetch()
-                narrowed = np.pad(left, (0, width - len(left)), mode="edge")
+                narrowed = np.pad(active, (0, rows - len(active)), mode="edge")
                 state = take(state, places_of(narrowed, positions))
                 positions = narrowed
                 call, arguments = ready()
@@ -140,27 +140,27 @@ def play(
                 checkpoint.save(state, segments)
             stopping.check()
     fetch()
-    progress((rounds - segments[-1].last_round) * count)
+    progress((rounds - segments[-1].last_round) * num_runs)
     return simulation.finish(segments, state, runs)
 
 
-def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
-    """Returns a smaller number of rows to play, padding included: the batch's width over a power of two.
+def _fewer_rows(full_rows: int, rows: int, active: int, padded: Callable[[int], int]) -> int | None:
+    """Returns a smaller number of rows to play: `full_rows` over a power of two, rounded up and padded.
 
-    Returns None while more than half of the played rows are left, or if no smaller padded width exists.
+    Returns None while more than half of the rows are active, or if no smaller number exists.
 
     Args:
-      whole: the batch's width, in runs.
-      played: the number of rows that are played now.
-      left: the number of rows whose runs have not stopped.
+      full_rows: the number of rows of the whole program.
+      rows: the number of rows that are played now.
+      active: the number of runs that have not stopped.
       padded: the function from a width to the number of rows with padding.
     """
-    if 2 * left > played:
+    if 2 * active > rows:
         return None
-    width = whole
-    while left <= -(-width // 2) and width > 1:
+    width = full_rows
+    while active <= -(-width // 2) and width > 1:
         width = -(-width // 2)
-    return padded(width) if padded(width) < played else None
+    return padded(width) if padded(width) < rows else None
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ def set_up_jax(cores: int | None = None) -> None:
         folder = str(cache_dir() / "compiled")
         # Other versions of JAX may store compiled programs in another way.
         with contextlib.suppress(ImportError, AttributeError):
-            from pausejax.execution.compiled import check_programs
+            from pausejax.execution.compilation_cache import check_programs
 
             check_programs(folder)
         jax.config.update("jax_compilation_cache_dir", folder)

@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from pausejax.analysis.made import Record, records_in, said
+from pausejax.analysis.made import Record, records_in, with_records
 from pausejax.analysis.quantities import Variable
 from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
@@ -23,7 +23,7 @@ _BLOCK_BYTES = 2**24
 _BLOCK_RUNS = 256
 
 
-class Source(NamedTuple):
+class StoredRuns(NamedTuple):
     """Finished runs in one checked file or block on disk."""
 
     identities: tuple[str, ...]
@@ -32,7 +32,7 @@ class Source(NamedTuple):
     records: tuple[Record, ...] = ()
     """The records of commands, devices and versions with which the runs were made."""
     file: str = ""
-    """The file's name, if the source is a part."""
+    """The file's name, if it is a part."""
 
 
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
@@ -57,8 +57,8 @@ class Recorded(NamedTuple):
         return self.kind.complete(self.variables, arrays)
 
 
-def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | str]:
-    """Checks a result on disk block by block. Yields each intact block as a source, and each damaged block's
+def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[StoredRuns | str]:
+    """Checks a result on disk block by block. Yields the runs of each intact block, and each damaged block's
     name."""
     table = recorded.variables
 
@@ -66,8 +66,8 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
         block = store.isel(run=rows)
         return recorded.complete({key: block[key].values for key in table if key in block.variables})
 
-    def source(rows: slice, arrays: Arrays) -> Source:
-        return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
+    def stored(rows: slice, arrays: Arrays) -> StoredRuns:
+        return StoredRuns(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
 
     # A damaged store can make its libraries raise any exception. In each case the runs in it count as not
     # finished.
@@ -95,7 +95,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
         except Exception:
             yield f"{name}, runs {first + 1} to {min(first + size, len(identities))}"
             continue
-        yield source(rows, arrays)
+        yield stored(rows, arrays)
 
 
 def block_of(store: xr.Dataset, file: str) -> int:
@@ -111,7 +111,11 @@ def block_of(store: xr.Dataset, file: str) -> int:
 
 
 def write(
-    folder: Folder, name: str, planned: Labels, sources: Sequence[Source], records: Sequence[Record] = ()
+    folder: Folder,
+    name: str,
+    planned: Labels,
+    stored_runs: Sequence[StoredRuns],
+    records: Sequence[Record] = (),
 ) -> None:
     """Writes finished runs into a new Zarr store, in the order of `planned`.
 
@@ -119,14 +123,14 @@ def write(
       folder: the folder of the study.
       name: the name of the new store.
       planned: the labels of the runs.
-      sources: the parts and intact blocks that hold these runs.
+      stored_runs: the parts and intact blocks that hold these runs.
       records: the records of commands, devices and versions with which the runs were made.
     """
-    lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
-    names = {variable for source in sources for variable in source.shapes}
+    lengths = labels.sizes(planned.variables, (stored.shapes for stored in stored_runs))
+    names = {variable for stored in stored_runs for variable in stored.shapes}
     largest = max(4 * int(np.prod([lengths[dim] for dim in planned.variables[name].dims])) for name in names)
     size = runs_per_block(largest)
-    write_store(folder, name, labelled(planned, sources, records, size), size)
+    write_store(folder, name, labelled(planned, stored_runs, records, size), size)
 
 
 def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: int) -> None:
@@ -155,29 +159,29 @@ def runs_per_block(largest: int) -> int:
 
 
 def labelled(
-    planned: Labels, sources: Sequence[Source], records: Sequence[Record], size: int
+    planned: Labels, stored_runs: Sequence[StoredRuns], records: Sequence[Record], size: int
 ) -> Iterator[xr.Dataset]:
     """Yields labelled runs, `size` at a time, in the order of `planned`.
 
     Args:
       planned: the labels of the runs.
-      sources: the parts and blocks that hold the runs. The longest array among them sets a dimension's
+      stored_runs: the parts and blocks that hold the runs. The longest array among them sets a dimension's
         length.
       records: the records of commands, devices and versions with which the runs were made.
       size: the number of runs of each data set; the last one may hold fewer.
     """
-    lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
-    names = {variable for source in sources for variable in source.shapes}
+    lengths = labels.sizes(planned.variables, (stored.shapes for stored in stored_runs))
+    names = {variable for stored in stored_runs for variable in stored.shapes}
     identities = planned.identities
     place = {
         identity: (number, row)
-        for number, source in enumerate(sources)
-        for row, identity in enumerate(source.identities)
+        for number, stored in enumerate(stored_runs)
+        for row, identity in enumerate(stored.identities)
     }
 
     @lru_cache(maxsize=4)
     def load(number: int) -> Arrays:
-        return sources[number].load()
+        return stored_runs[number].load()
 
     for first in range(0, len(identities), size):
         rows = range(first, min(first + size, len(identities)))
@@ -190,7 +194,7 @@ def labelled(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             labels.put(block, here, part, there)
-        yield said(planned.take(slice(rows.start, rows.stop)).label(block), records)
+        yield with_records(planned.take(slice(rows.start, rows.stop)).label(block), records)
 
 
 def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:

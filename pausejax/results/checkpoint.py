@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from pausejax.results.folder import Folder
-from pausejax.results.store import CHECKPOINTS
+from pausejax.results.study_folder import CHECKPOINTS
 from pausejax.study.simulation import Arrays, Segment
 
 

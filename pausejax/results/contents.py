@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pausejax.results import blocks
-from pausejax.results.blocks import Recorded, Source
+from pausejax.results.blocks import Recorded, StoredRuns
 from pausejax.results.exchange import held
 from pausejax.results.folder import Folder, IrregularFile
 from pausejax.results.parts import examine as examine_part
@@ -17,8 +17,8 @@ from pausejax.results.parts import part_names
 class Contents(NamedTuple):
     """Contents of a store: the finished runs of a study, and the damaged files."""
 
-    parts: tuple[Source, ...] = ()
-    blocks: tuple[Source, ...] = ()
+    parts: tuple[StoredRuns, ...] = ()
+    blocks: tuple[StoredRuns, ...] = ()
     """The intact blocks of the result."""
     damaged: tuple[str, ...] = ()
     """Names of files that failed the check; their runs are not finished."""
@@ -33,13 +33,13 @@ class Contents(NamedTuple):
     """Names of damaged parts, which can be removed."""
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def stored_runs(self) -> tuple[StoredRuns, ...]:
         return self.parts + self.blocks
 
     @property
     def identities(self) -> frozenset[str]:
         """The identities of all finished runs."""
-        return identities_of(self.sources)
+        return identities_of(self.stored_runs)
 
     @property
     def settled(self) -> frozenset[str]:
@@ -47,8 +47,8 @@ class Contents(NamedTuple):
         return identities_of(self.blocks)
 
 
-def identities_of(sources: Sequence[Source]) -> frozenset[str]:
-    return frozenset(identity for source in sources for identity in source.identities)
+def identities_of(stored_runs: Sequence[StoredRuns]) -> frozenset[str]:
+    return frozenset(identity for stored in stored_runs for identity in stored.identities)
 
 
 def read(folder: Folder, recorded: Recorded) -> Contents:
@@ -60,8 +60,8 @@ def read(folder: Folder, recorded: Recorded) -> Contents:
       folder: the folder of the study.
       recorded: the runs of the study and their variables.
     """
-    parts: list[Source] = []
-    settled: list[Source] = []
+    parts: list[StoredRuns] = []
+    settled: list[StoredRuns] = []
     damaged: list[str] = []
     removable: list[str] = []
     for name in part_names(folder):
@@ -74,7 +74,7 @@ def read(folder: Folder, recorded: Recorded) -> Contents:
             damaged.append(name)
     unread = len(damaged)
     if (result := held(folder)) is not None:
-        for source in blocks.examine(folder, result, recorded):
-            settled.append(source) if isinstance(source, Source) else damaged.append(source)
+        for stored in blocks.examine(folder, result, recorded):
+            settled.append(stored) if isinstance(stored, StoredRuns) else damaged.append(stored)
     whole = len(damaged) == unread
     return Contents(tuple(parts), tuple(settled), tuple(damaged), whole=whole, removable=tuple(removable))

@@ -107,7 +107,7 @@ def varying(plan: Plan) -> list[str]:
     return [name for name in names if len({values.get(name) for values in settings}) > 1]
 
 
-def outline(plan: Plan) -> xr.Dataset:
+def empty_result(plan: Plan) -> xr.Dataset:
     """Returns the result of a plan with empty variables, so that requests can be checked before any compute.
 
     The function does not start JAX, which is set up later.

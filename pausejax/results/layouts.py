@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pausejax.federated.placement import ConvVariant
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
-from pausejax.results.store import LOCK
+from pausejax.results.study_folder import LOCK
 from pausejax.study.simulation import Layout
 
 NAME = "layout.json"
@@ -40,8 +40,8 @@ class Layouts:
         """Returns the stored layouts by name; an empty dict if the file is missing or damaged."""
         return {name: layout for name, entry in self._entries().items() if (layout := _layout(entry))}
 
-    def fits(self) -> dict[str, int]:
-        """Returns the stored numbers of runs that fit in parallel, by name."""
+    def fitted_widths(self) -> dict[str, int]:
+        """Returns the stored widths, the numbers of runs that fit in parallel, by name."""
         return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
 
     def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
@@ -57,7 +57,7 @@ class Layouts:
         fixed = self.by_name()
         return {name: fixed.get(name, own) for name, own in layouts.items()}
 
-    def keep_fit(self, name: str, width: int) -> None:
+    def keep_fitted_width(self, name: str, width: int) -> None:
         """Stores that `width` runs fit in parallel, unless a smaller number is stored.
 
         Raises:

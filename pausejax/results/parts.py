@@ -13,7 +13,7 @@ import numpy as np
 
 from pausejax.analysis.made import Record
 from pausejax.results import blocks
-from pausejax.results.blocks import Recorded, Source
+from pausejax.results.blocks import Recorded, StoredRuns
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
 
@@ -79,13 +79,13 @@ def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
     return recorded.complete(_read(folder, name)[2])
 
 
-def source(identities: Sequence[str], folder: Folder, recorded: Recorded) -> Source:
-    """Returns a source for the part that holds the runs with these identities.
+def stored_in_part(identities: Sequence[str], folder: Folder, recorded: Recorded) -> StoredRuns:
+    """Returns the runs with these identities, which one part holds.
 
-    The file is checked when the source is loaded.
+    The file is checked when its arrays are loaded.
     """
     name = part_name(identities)
-    return Source(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
+    return StoredRuns(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
 
 
 def part_names(folder: Folder) -> list[str]:
@@ -104,8 +104,8 @@ def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...
     return identities, () if made is None else (json.loads(str(made)),), arrays
 
 
-def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
-    """Reads a part to check that it is intact, and returns it as a source.
+def examine(folder: Folder, name: str, recorded: Recorded) -> StoredRuns:
+    """Reads a part to check that it is intact, and returns its runs.
 
     Raises:
       OSError: the part can't be read.
@@ -115,7 +115,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
     shapes = {}
     if not recorded.identities.isdisjoint(identities):  # the variables of other studies are not known here
         shapes = blocks.shapes_of(_fitting(name, recorded, arrays, len(identities)))
-    return Source(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
+    return StoredRuns(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
 
 
 def _fitting(name: str, recorded: Recorded, arrays: Arrays, runs: int) -> Arrays:

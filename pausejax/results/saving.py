@@ -11,7 +11,7 @@ import xarray as xr
 
 from pausejax.analysis import schema
 from pausejax.analysis.eval_times import EVAL_ELAPSED
-from pausejax.results import blocks, exchange, manifest, store
+from pausejax.results import blocks, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
 from pausejax.study.study import FORMAT
@@ -34,19 +34,19 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
     _check(result)
     folder = Folder(directory)
     folder.make()
-    with folder.lock(store.LOCK):
+    with folder.lock(study_folder.LOCK):
         _check_folder(folder, Counter(result["identity"].values.tolist()))
-        partial = f".{store.RESULT}.{uuid.uuid4().hex}.partial"
+        partial = f".{study_folder.RESULT}.{uuid.uuid4().hex}.partial"
         try:
             size = blocks.runs_per_block(_largest(result))
             blocks.write_store(folder, partial, _parts(result, size), size)
             exchange.replace(folder, partial)
         finally:
             folder.remove(partial, manifest.NAME)
-        folder.write(store.SPEC, schema.read(result, "spec").encode())
+        folder.write(study_folder.SPEC, schema.read(result, "spec").encode())
         files = schema.read(result, "used_files")
-        if files or folder.exists(store.FILES):
-            write_sealed(folder, store.FILES, files)
+        if files or folder.exists(study_folder.FILES):
+            write_sealed(folder, study_folder.FILES, files)
 
 
 def _check(result: xr.Dataset) -> None:
@@ -112,12 +112,12 @@ def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     Raises:
       ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
     """
-    if folder.names(store.PARTS):
+    if folder.names(study_folder.PARTS):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.held(folder) is None:
         return
     try:
-        held = Counter(store.read(folder.location)["identity"].values.tolist())
+        held = Counter(study_folder.read(folder.location)["identity"].values.tolist())
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder}: holds a result that can't be read. Choose another folder") from error
     if lost := (held - identities).total():

@@ -7,13 +7,13 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
-from pausejax.analysis.made import said
-from pausejax.results import labels, parts, store
-from pausejax.results.blocks import Recorded, Source
+from pausejax.analysis.made import with_records
+from pausejax.results import labels, parts, study_folder
+from pausejax.results.blocks import Recorded, StoredRuns
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
 from pausejax.results.layouts import Layouts
-from pausejax.results.store import Contents
+from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
@@ -103,8 +103,8 @@ class FolderStore(Store):
         super().__init__(Layouts(folder))
         self.folder, self.checkpoint_seconds, self.command = folder, checkpoint_seconds, command
         self._prepared: tuple[Plan, Contents] | None = None
-        self._sources: dict[str, tuple[Source, int]] = {}
-        self._latest: tuple[Source, Arrays] | None = None
+        self._stored: dict[str, tuple[StoredRuns, int]] = {}
+        self._latest: tuple[StoredRuns, Arrays] | None = None
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -113,15 +113,15 @@ class FolderStore(Store):
         """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
         plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
-            held = store.prepare(self.folder, plan, grows=grows)
-            self._note(held.sources)
+            held = study_folder.prepare(self.folder, plan, grows=grows)
+            self._note(held.stored_runs)
             self._prepared = plan, held
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:
         assert self._prepared is not None
         recorded = Recorded.of(self._prepared[0])
-        self._note([parts.source([run.identity for run in runs], self.folder, recorded)])
+        self._note([parts.stored_in_part([run.identity for run in runs], self.folder, recorded)])
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         try:
@@ -130,22 +130,22 @@ class FolderStore(Store):
             # Another process has written these runs or moved them into the result, so the contents are read
             # again.
             assert self._prepared is not None
-            self._note(store.examine(self.folder, self._prepared[0]).sources)
+            self._note(study_folder.examine(self.folder, self._prepared[0]).stored_runs)
             return self._load(runs)
 
     def _load(self, runs: Sequence[Run]) -> Arrays:
-        found = [self._sources[run.identity] for run in runs]
-        rows = [{name: array[row] for name, array in self._arrays(source).items()} for source, row in found]
+        found = [self._stored[run.identity] for run in runs]
+        rows = [{name: array[row] for name, array in self._arrays(stored).items()} for stored, row in found]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
-    def _note(self, sources: Sequence[Source]) -> None:
-        for source in sources:
-            self._sources |= {name: (source, row) for row, name in enumerate(source.identities)}
+    def _note(self, stored_runs: Sequence[StoredRuns]) -> None:
+        for stored in stored_runs:
+            self._stored |= {name: (stored, row) for row, name in enumerate(stored.identities)}
 
-    def _arrays(self, source: Source) -> Arrays:
-        """Returns the recorded arrays of a source's runs. The arrays of the latest source are cached."""
-        if self._latest is None or self._latest[0] is not source:
-            self._latest = source, source.load()
+    def _arrays(self, stored: StoredRuns) -> Arrays:
+        """Returns the recorded arrays of the runs of one file or block. The latest arrays are cached."""
+        if self._latest is None or self._latest[0] is not stored:
+            self._latest = stored, stored.load()
         return self._latest[1]
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
@@ -168,18 +168,18 @@ class FolderStore(Store):
             return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
         # The parts are now in the result. Another process may have extended the result, so indices may
         # differ.
-        result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
+        result, wanted = study_folder.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
     def finish(self, plan: Plan) -> int:
-        return store.consolidate(self.folder, plan)
+        return study_folder.finish(self.folder, plan)
 
     def result(self, plan: Plan) -> xr.Dataset:
-        return store.read(self.folder.location).load()
+        return study_folder.read(self.folder.location).load()
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-        return store.lost(self.folder, plan, identities)
+        return study_folder.lost(self.folder, plan, identities)
 
 
 class MemoryStore(Store):
@@ -209,7 +209,7 @@ class MemoryStore(Store):
 
     def result(self, plan: Plan) -> xr.Dataset:
         placed = [(self._table_of(plan).places(runs), arrays) for runs, arrays in self._parts]
-        return said(with_eval_elapsed(labels.merge(plan, placed)), [labels.record()])
+        return with_records(with_eval_elapsed(labels.merge(plan, placed)), [labels.record()])
 
 
 class FolderView(MemoryStore):
@@ -224,4 +224,4 @@ class FolderView(MemoryStore):
         self._folder = folder
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        return store.look(self._folder, plan, grows=grows)
+        return study_folder.checked_contents(self._folder, plan, grows=grows)

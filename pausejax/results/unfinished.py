@@ -90,9 +90,9 @@ def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
       ValueError: a file is damaged, or the labels do not fit the runs.
     """
     known = set(labels.identities)
-    sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
-    records = [record for source in sources for record in source.records]
-    (result,) = blocks.labelled(labels, sources, records, size=len(labels.identities))
+    stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
+    records = [record for stored in stored_runs for record in stored.records]
+    (result,) = blocks.labelled(labels, stored_runs, records, size=len(labels.identities))
     soundness.check(result)
     return with_eval_elapsed(result)
 

@@ -34,14 +34,14 @@ class SearchOptions(NamedTuple):
     sampler: str = "tpe"
     """Name of the sampler, one of `SAMPLERS`."""
     sampler_seed: int = 0
-    most: int | None = None
+    max_width: int | None = None
     """Largest number of runs of one program that are simulated together; None: the number that was measured
     for such devices."""
 
     @property
     def asked(self) -> dict[str, Any]:
         """The options that affect which settings are tried and how they are compared, by name."""
-        return {name: value for name, value in self._asdict().items() if name != "most"}
+        return {name: value for name, value in self._asdict().items() if name != "max_width"}
 
 
 def with_horizon(study: Study, options: SearchOptions) -> Study:

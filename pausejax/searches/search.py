@@ -155,7 +155,7 @@ class _Steps:
         setting is left.
         """
         while len(self._full()) < self._lists and (asked := self._ask()):
-            self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
+            self._waiting.setdefault(self._space.program_key(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)
         step = [asked for key in keys for asked in self._waiting[key][: self._batch]]
         for key in keys:
@@ -185,8 +185,8 @@ class _Steps:
 
 def _batch(study: Study, options: SearchOptions) -> int:
     """Returns how many settings of one program are simulated together, at least 1."""
-    most = options.most or measured.most_runs(jax.default_backend())
-    return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
+    max_width = options.max_width or measured.max_width(jax.default_backend())
+    return max(min(options.trials // _STEPS, max_width // len(study.seeds)), 1)
 
 
 def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pausejax.execution import events
-from pausejax.results import store
+from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
@@ -35,7 +35,7 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     names = folder.names("")
     if NAME not in names:
         # A process may have been killed after it wrote the spec, and before it wrote this file.
-        if {store.SPEC, store.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
+        if {study_folder.SPEC, study_folder.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
             raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
         return None
     try:
@@ -61,7 +61,7 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
       OSError: the file can't be written, for example because no space is left.
     """
-    with folder.lock(store.LOCK):
+    with folder.lock(study_folder.LOCK):
         try:
             return dict(read_sealed(folder, NAME))
         except FileNotFoundError:
@@ -75,7 +75,7 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_of(folder: Folder, spec: str) -> bool:
     """Returns whether a folder's runs belong to this text of a spec; False if the folder holds no spec."""
-    return folder.exists(store.SPEC) and folder.read(store.SPEC) == spec.encode()
+    return folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
 
 
 def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:

@@ -118,7 +118,7 @@ class Space(NamedTuple):
                 found += [self.setting(_corner({"policy": place, **fixed}, step)) for step in steps]
         return found
 
-    def program(self, setting: Setting) -> tuple[Any, ...]:
+    def program_key(self, setting: Setting) -> tuple[Any, ...]:
         """Returns a key that is equal for settings that share a compiled program."""
         return program_key(self.study, setting.algorithm, setting.values)
 

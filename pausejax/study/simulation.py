@@ -17,7 +17,7 @@ class Layout(NamedTuple):
     """Layout of a group on devices. The layout affects the last bits of floats."""
 
     runs: int
-    """Largest number of runs that are computed in parallel if memory allows."""
+    """Largest width of a program: the number of runs that are computed in parallel if memory allows."""
     sharded: bool = False
     """Whether each device holds a share of the training inputs instead of all inputs."""
     lanes: int = 0
@@ -46,14 +46,15 @@ class DeviceBytes(NamedTuple):
 
     shared: Mapping[str, int]
     """Bytes that all runs share: data, partitions, tables."""
-    each: Mapping[str, int]
+    per_run: Mapping[str, int]
     """Bytes of one run: its state between two rounds, and its records of two calls of the program."""
 
 
 class Simulation(Protocol):
     """Simulation of one group by a compiled program.
 
-    The first axis of every array of a state is that of the runs.
+    The first axis of every array of a state is that of the rows. A row holds a run, or padding: a copy of the
+    last run. The *width* of a program is its number of rows without padding.
     """
 
     rounds: int
@@ -75,13 +76,13 @@ class Simulation(Protocol):
         """
 
     def padded(self, width: int) -> int:
-        """Rounds `width` up, so that all devices in use get equally many runs.
+        """Returns the number of rows for `width` runs: all devices in use get equally many rows.
 
         If the training inputs are sharded, all devices are in use, else at most one device for each run.
         """
 
-    def trace(self, width: int) -> jax.stages.Traced:
-        """Traces the program for `width` runs. Nothing is put on a device.
+    def trace(self, rows: int) -> jax.stages.Traced:
+        """Traces the program for `rows` rows. Nothing is put on a device.
 
         Raises:
           ValueError: the parts and values of the group do not fit together.
@@ -93,11 +94,11 @@ class Simulation(Protocol):
         For a scope with a conditional, the number is the share of calls that take its costly branch.
         """
 
-    def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers the program for `width` runs; raises a ValueError as `trace`."""
+    def lower(self, rows: int) -> jax.stages.Lowered:
+        """Traces and lowers the program for `rows` rows; raises a ValueError as `trace`."""
 
-    def state_shapes(self, width: int) -> Any:
-        """Returns the shapes, types and shardings of the state of `width` runs."""
+    def state_shapes(self, rows: int) -> Any:
+        """Returns the shapes, types and shardings of the state of `rows` rows."""
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
         """Puts the program's arguments for some runs on the devices, except state and rounds, and returns

@@ -248,8 +248,8 @@ class Kind:
     """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that builds the simulation of a group."""
-    programs: tuple[Any, ...]
-    """Jitted functions that simulate a group; each is compiled for every group."""
+    jitted: tuple[Any, ...]
+    """Jitted functions that simulate a group. JAX compiles each of them for every group."""
 
     def __reduce__(self) -> Any:
         # A kind is pickled by name, because it is a constant of its module and a copy would be another

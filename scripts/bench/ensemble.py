@@ -17,7 +17,7 @@ import numpy as np
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate
 
 NUM_CLIENTS = 100
-LANES = 128
+RUNS_PER_CORE = 128
 
 
 def grid(count):
@@ -112,10 +112,10 @@ def main():
             "num_clients": NUM_CLIENTS,
             "record_every": options.rounds // 10,
         }
-        few = Runs(*(field[: LANES * os.cpu_count()] if np.ndim(field) else field for field in runs))
+        few = Runs(*(field[: RUNS_PER_CORE * os.cpu_count()] if np.ndim(field) else field for field in runs))
         for label, some in (("with compilation", few), ("compiled", runs)):
             count, wall, cpu = len(some.seed), time.perf_counter(), time.process_time()
-            simulate(pool, policy, some, lanes=LANES, **keywords)
+            simulate(pool, policy, some, **keywords)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             print(
                 f"{policy}, {label}, {count} runs of {options.rounds} rounds: {cpu:.0f} CPU s, {wall:.0f} s"

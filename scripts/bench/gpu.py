@@ -49,7 +49,7 @@ _GAIN = 0.03
 """Least gain of another layout, as a share of the time. Smaller gains are noise."""
 
 
-class Program(GroupProgram):
+class CaseProgram(GroupProgram):
     """Case with its simulation and its program, which compiles while others are timed."""
 
     def __init__(
@@ -100,8 +100,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as threads:
 
-        def begin(name: str, runs: int) -> tuple[str, Program, Any, float]:
-            program = Program(CASES[name], runs, changes, sources)
+        def begin(name: str, runs: int) -> tuple[str, CaseProgram, Any, float]:
+            program = CaseProgram(CASES[name], runs, changes, sources)
             return name, program, threads.submit(compile_for, program.lower(runs)), time.monotonic()
 
         ahead = [begin(*left.pop(0)) for _ in range(min(len(left), 2))]
@@ -127,7 +127,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def faster_layouts(
-    name: str, program: Program, changes: dict[str, Any], sources: Sources, seconds: float
+    name: str, program: CaseProgram, changes: dict[str, Any], sources: Sources, seconds: float
 ) -> list[dict[str, Any]]:
     """Doubles and halves each value of the layout in turn, as long as a round becomes faster.
 
@@ -145,7 +145,7 @@ def faster_layouts(
                 layout = neighbour(best, field, step)
                 if layout in tried:
                     break
-                again = Program(CASES[name], program.runs, changes, sources, layout)
+                again = CaseProgram(CASES[name], program.runs, changes, sources, layout)
                 tried[layout] = again.seconds(compile_for(again.lower(again.runs)))
                 again.release()
                 if tried[layout] > (1 - _GAIN) * tried[best]:
@@ -154,7 +154,7 @@ def faster_layouts(
     if best == usual:
         print(f"{name}, {program.runs} runs: the default is the fastest of {len(tried)} layouts", flush=True)
         return []
-    again = Program(CASES[name], program.runs, changes, sources, best)
+    again = CaseProgram(CASES[name], program.runs, changes, sources, best)
     row = {"case": name, "runs": program.runs, "tuned": True, "layout": best._asdict()}
     needed = program_memory(compile_for(again.lower(again.runs)))
     row |= {"seconds": tried[best], "memory": needed, "tried": len(tried)}

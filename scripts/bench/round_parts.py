@@ -14,7 +14,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients import play as simulation
+from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
@@ -59,7 +59,7 @@ class Timed:
         chosen = plan.groups[0].runs
         self.world, self.hyper = made.arguments(chosen)
         self.state, self.rounds, self.at = made.start(chosen), made.rounds_per_call, 1
-        self.mesh, self.program = runs_mesh(len(chosen)), made.program
+        self.mesh, self.config = runs_mesh(len(chosen)), made.config
         begin = time.perf_counter()
         self.play()
         self.compiled = time.perf_counter() - begin
@@ -68,8 +68,8 @@ class Timed:
     def play(self) -> None:
         last = jnp.int32(10_000)
         first = jnp.int32(self.at)
-        self.state, record = simulation.play(
-            self.program, self.mesh, self.world, self.hyper, self.state, first, last
+        self.state, record = simulation.advance(
+            self.config, self.mesh, self.world, self.hyper, self.state, first, last
         )
         jax.block_until_ready(record)
         self.at += self.rounds

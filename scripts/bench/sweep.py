@@ -1,7 +1,7 @@
 """Measures the cost of a sweep: speed, memory and compilations, against runs, K, m and rounds.
 
   python scripts/bench/sweep.py studies                    speed and compile time of four studies
-  python scripts/bench/sweep.py lanes --out docs/images    speed and memory against runs side by side
+  python scripts/bench/sweep.py widths --out docs/images    speed and memory against runs side by side
   python scripts/bench/sweep.py scaling                    cost of a round against K, m and rounds
   python scripts/bench/sweep.py memory                     peak memory of a study of 1,000 and of 10,000 runs
   python scripts/bench/sweep.py compilations               compilations of a first and of a second start
@@ -66,27 +66,27 @@ def clock() -> float:
     return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
-def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float, float]:
+def speed(document: dict, num_runs: int, rounds: int) -> tuple[float, float, float]:
     """Returns rounds × runs per second, megabytes of the compiled program on all devices, and compile
     seconds."""
-    plan = make_plan(parse({"rounds": rounds, "seeds": lanes, **document}))
+    plan = make_plan(parse({"rounds": rounds, "seeds": num_runs, **document}))
     (group,) = plan.groups
-    batch, executor = Batch(group, group.runs, lanes), LocalExecutor(Sources())
+    batch, executor = Batch(group, group.runs, num_runs), LocalExecutor(Sources())
     program = executor.program(plan.study, group)
     begun = clock()
     executor.prepare(plan.study, [batch])
-    compiled = program.compiled()
+    executable = program.executable()
     seconds = clock() - begun
-    (whole,) = split(batch, compiled.width)
+    (whole,) = split(batch, executable.width)
     took = []
     for _ in range(4):
         begun = clock()
-        playing.play(program, whole.runs, lambda _: None)
+        playing.play_rounds(program, whole.runs, lambda _: None)
         took.append(clock() - begun)
     executor.close()
-    devices = min(len(jax.local_devices()), program.simulation.padded(compiled.width))
-    megabytes = memory.program_memory(compiled.call) * devices / 1e6
-    return rounds * lanes / min(took[1:]), megabytes, seconds
+    devices = min(len(jax.local_devices()), program.simulation.padded(executable.width))
+    megabytes = memory.program_memory(executable.call) * devices / 1e6
+    return rounds * num_runs / min(took[1:]), megabytes, seconds
 
 
 def studies(rounds: int = 400) -> None:
@@ -99,7 +99,7 @@ def studies(rounds: int = 400) -> None:
             print(f"| {name} | {runs} | {rate:,.1f} | {compiled:.1f} |", flush=True)
 
 
-def lanes(out: Path | None, most: int) -> None:
+def widths(out: Path | None, most: int) -> None:
     sizes = [4**k for k in range(8) if 4**k <= most]
     print("| study | " + " | ".join(f"{n} runs" for n in sizes) + " |")
     print("|---" * (len(sizes) + 1) + "|")
@@ -193,13 +193,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("studies", "lanes", "scaling", "memory", "compilations"))
+    parser.add_argument("what", choices=("studies", "widths", "scaling", "memory", "compilations"))
     parser.add_argument("--out", type=Path, help="folder for the picture")
     parser.add_argument("--most", type=int, default=4096, help="largest number of runs side by side")
     options = parser.parse_args()
     {
         "studies": studies,
-        "lanes": lambda: lanes(options.out, options.most),
+        "widths": lambda: widths(options.out, options.most),
         "scaling": scaling,
         "memory": peak_memory,
         "compilations": compilations,

@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from pausejax.clients.play import initial_params
+from pausejax.clients.loop import initial_params
 from pausejax.data.host import Sources
 from pausejax.execution import rounds as playing
 from pausejax.execution.batches import Batch, split
@@ -116,23 +116,23 @@ def play(plan, sources, repeats):
     batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(sources)
     executor.prepare(plan.study, [batch])
     program = executor.program(plan.study, group)
-    (whole,) = split(batch, program.compiled().width)
-    wall, cpu = timed(lambda: playing.play(program, whole.runs, lambda _: None), repeats)
+    (whole,) = split(batch, program.executable().width)
+    wall, cpu = timed(lambda: playing.play_rounds(program, whole.runs, lambda _: None), repeats)
     executor.close()
     return (wall / plan.study.rounds, cpu / plan.study.rounds), program.simulation
 
 
 def parts(simulation, own, repeats):
     """Returns (wall, CPU) seconds of noise, aggregation and evaluation in one round; FLOPs; bytes."""
-    program, (world, _) = simulation.program, simulation.arguments(own)
-    learning = program.learning
+    config, (world, _) = simulation.config, simulation.arguments(own)
+    learning = config.learning
     training = learning.training
     generator = training.noise_generator
     params = initial_params(learning.model, world.seed)
     one = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(one)[1]
     runs, size = len(own), learning.num_parameters
-    jobs = runs * program.clients_per_round
+    jobs = runs * config.clients_per_round
     lanes = min(training.lanes, jobs)
     chunks = -(-jobs // lanes)
     keys = jax.random.split(jax.random.key(0), chunks * lanes).reshape(chunks, lanes)

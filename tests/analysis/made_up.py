@@ -13,7 +13,7 @@ from pausejax.parts import registered_parts
 from pausejax.policies import sa_pause
 from pausejax.results import blocks
 from pausejax.results.folder import Folder
-from pausejax.results.store import RESULT
+from pausejax.results.study_folder import RESULT
 from pausejax.study.study import FORMAT
 
 ANNEALING = registered_parts().get("policy", sa_pause.__name__).parameters

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pausejax import data, parts
-from pausejax.clients import play as simulation
+from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
@@ -81,12 +81,12 @@ def play(name, training=None, **changes):
     given = OWN[name] | {"federated_algorithm": name} if training is None else training
     made, runs = simulation_of(given, **changes)
     world, hyper = made.arguments(runs)
-    first = simulation.initial_params(made.program.learning.model, world.seed).params
+    first = simulation.initial_params(made.config.learning.model, world.seed).params
     mesh, state, records = runs_mesh(len(runs)), made.start(runs), []
     rounds, last = made.rounds_per_call, made.rounds
     for start in range(1, last + 1, rounds):
-        state, record = simulation.play(
-            made.program, mesh, world, hyper, state, jnp.int32(start), jnp.int32(last)
+        state, record = simulation.advance(
+            made.config, mesh, world, hyper, state, jnp.int32(start), jnp.int32(last)
         )
         records.append(jax.tree.map(lambda leaf, n=last + 1 - start: np.asarray(leaf)[:n], record))
     record = jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
@@ -262,7 +262,7 @@ def test_a_proximal_weight_is_fedprox_with_or_without_its_name():
 
 def test_a_personal_layer_is_not_sent():
     """A client sends the shared layer alone."""
-    learning = simulation_of({"federated_algorithm": "fedper"})[0].program.learning
+    learning = simulation_of({"federated_algorithm": "fedper"})[0].config.learning
     assert learning.num_parameters == 64 * HIDDEN
     assert learning.sent.params.keys() == {"layer_1"}
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pausejax import bandit, network, parts, privacy
-from pausejax.clients import play as simulation
+from pausejax.clients import loop as simulation
 from pausejax.clients.conditions import NetworkDraw, close_round
-from pausejax.clients.program import Program, World
+from pausejax.clients.inputs import StaticConfig, World
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.policies.base import Cohort
 
@@ -40,7 +40,7 @@ def simulate(
         of_studies = {name: parts.Parameter(value, traced=True) for name, value in OF_STUDIES.items()}
         return parts.bind(part, known, {**part.parameters, **of_studies})
 
-    program = Program(
+    config = StaticConfig(
         policy=bound("policy", policy),
         law=bound("latency", "two_speed"),
         availability=bound("availability", availability),
@@ -55,7 +55,7 @@ def simulate(
         failure_stage=stage,
     )
     values = {**OF_STUDIES, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
-    for chosen in (program.policy, program.law, program.availability):
+    for chosen in (config.policy, config.law, config.availability):
         own = [name for name in chosen.traced if name not in values and name not in (files or {})]
         values |= {name: chosen.part.parameters[name].default for name in own}
     hyper = {name: jnp.full(2, value, jnp.float32) for name, value in (values | traced).items()}
@@ -67,12 +67,12 @@ def simulate(
         data=None,
         test=None,
     )
-    state = simulation.start(program, world, hyper)
+    state = simulation.start(config, world, hyper)
     mesh = runs_mesh(2)
     own = put((world.seed, world.data_share, world.partition), mesh, SPLIT)
     shared = put((world.files, world.data, world.test), mesh, SHARED)
-    return simulation.play(
-        program,
+    return simulation.advance(
+        config,
         mesh,
         World(*own, *shared),
         put(hyper, mesh, SPLIT),
@@ -170,7 +170,7 @@ def test_weights_are_shared_out_among_those_who_arrive():
     fails = jnp.array([[False, True, True, False, False], [False] * 5, [True] * 5])
     latency = jnp.ones((3, 5), jnp.float32)
     for stage, counted in (("before_release", [0, -1, 3]), ("after_release", [0, 2, 3])):
-        program = SimpleNamespace(
+        config = SimpleNamespace(
             build_ending=lambda *_: network.all_clients(),
             failure_stage=stage,
             waits_for_all=True,
@@ -179,9 +179,9 @@ def test_weights_are_shared_out_among_those_who_arrive():
             late="stopped",
         )
 
-        def closed(members, weights, latency, fails, program=program):
+        def closed(members, weights, latency, fails, config=config):
             drawn = NetworkDraw(latency, None, fails, ())
-            return close_round(program, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn, None)
+            return close_round(config, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn, None)
 
         found = jax.vmap(closed)(members, weights, latency, fails)
         assert found.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]

@@ -9,7 +9,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds, network, parts
-from pausejax.clients.program import FAILURE, round_key
+from pausejax.clients.inputs import FAILURE, round_key
 from pausejax.network import Close, Ending, Work
 from pausejax.policies import Policy, cohort, memoryless
 from pausejax.study.spec import SpecError
@@ -50,7 +50,7 @@ def latencies(options):
     @jax.vmap
     def draw(seed, hyper):
         def one(t):
-            drawn = draw_network(made.program, {}, t, round_key(seed, t), hyper, (), jnp.zeros(K, jnp.int32))
+            drawn = draw_network(made.config, {}, t, round_key(seed, t), hyper, (), jnp.zeros(K, jnp.int32))
             chance = jax.random.uniform(jax.random.fold_in(round_key(seed, t), FAILURE), (K,))
             return drawn.latency, chance
 

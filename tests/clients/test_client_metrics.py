@@ -282,9 +282,9 @@ def test_a_killed_study_lanes_and_shards_test_the_same_clients(tmp_path):
     with pytest.raises(Interrupted):
         simulate(tmp_path / "killed", interrupt, seconds=0.0)
     simulate(tmp_path / "killed")
-    simulate(tmp_path / "lanes", lanes=2)
-    simulate(tmp_path / "shards", shard=(1, 2), lanes=2)
-    simulate(tmp_path / "shards", shard=(2, 2), lanes=2)
+    simulate(tmp_path / "lanes", max_width=2)
+    simulate(tmp_path / "shards", shard=(1, 2), max_width=2)
+    simulate(tmp_path / "shards", shard=(2, 2), max_width=2)
     whole = pausejax.open(tmp_path / "whole").load()
     for name in ("killed", "lanes", "shards"):
         assert_alike(whole, pausejax.open(tmp_path / name).load())

@@ -78,7 +78,7 @@ def test_a_deadline_ends_a_round_and_who_is_late_spends_nothing(deadline):
 def alone_latencies():
     """What every client takes in every round, [seeds, rounds, K]: the same for every policy and ending."""
     from pausejax.clients.conditions import draw_network
-    from pausejax.clients.program import round_key
+    from pausejax.clients.inputs import round_key
     from pausejax.data.host import Sources
     from pausejax.execution.local import LocalExecutor
 
@@ -89,13 +89,13 @@ def alone_latencies():
     drawn = [
         [
             draw_network(
-                simulation.program,
+                simulation.config,
                 world.files,
                 t,
                 round_key(world.seed[run], t),
                 {name: leaf[run] for name, leaf in hyper.items()},
                 (),
-                np.zeros(simulation.program.num_clients, np.int32),
+                np.zeros(simulation.config.num_clients, np.int32),
             ).latency
             for t in range(1, ROUNDS + 1)
         ]

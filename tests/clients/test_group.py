@@ -9,7 +9,7 @@ import pytest
 
 from pausejax import data, kinds, network
 from pausejax.clients import costs, expected_regret
-from pausejax.clients.build import build_program
+from pausejax.clients.build import build_config
 from pausejax.clients.record import Record
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
@@ -59,7 +59,7 @@ def test_data_are_shared_out_where_clients_learn_on_several_devices(copied, shar
     assert len(jax.local_devices()) == 2
     assert copied.data_shares == 1 and [copied.padded(n) for n in (1, 2, 3)] == [1, 2, 4]
     assert shared_out.data_shares == 2 and [shared_out.padded(n) for n in (1, 2, 3)] == [2, 2, 4]
-    assert shared_out.program.learning.sharded and not copied.program.learning.sharded
+    assert shared_out.config.learning.sharded and not copied.config.learning.sharded
     alone = simulation_of(jax.local_devices()[:1], **TRAINING)
     assert alone.sharded() is alone
     selecting = simulation_of()
@@ -89,7 +89,7 @@ def test_a_program_is_called_with_what_it_was_lowered_for(how, rows, request):
 def test_a_device_holds_so_many_bytes(copied, shared_out):
     source = data.load("digits")
     # The test set is one batch.
-    batch = min(copied.program.learning.training.eval_batch, len(source.test_targets))
+    batch = min(copied.config.learning.training.eval_batch, len(source.test_targets))
     pixel, label = source.train_inputs.dtype.itemsize, source.train_targets.dtype.itemsize
     padded = -(-len(source.test_targets) // batch) * batch
     held = copied.device_bytes()
@@ -101,11 +101,11 @@ def test_a_device_holds_so_many_bytes(copied, shared_out):
     }
     weights = 4 * (64 * 10 + 10)
     # A number of each kind and the cohort, of two calls of three rounds.
-    assert held.each["parameters"] == weights
-    assert held.each["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
+    assert held.per_run["parameters"] == weights
+    assert held.per_run["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
     half = shared_out.device_bytes()
     assert half.shared.pop("training data (1/2 of the inputs)") == 151 * 64 * pixel + SAMPLES * label
-    assert {"training data", *half.shared} == set(held.shared) and half.each == held.each
+    assert {"training data", *half.shared} == set(held.shared) and half.per_run == held.per_run
 
 
 def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
@@ -114,7 +114,7 @@ def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
         network={"latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
     ).device_bytes()
     assert held.shared == {"training data": 0, "test data": 0, "partitions": 0, "tables": 4 * 7 * K}
-    assert held.each["parameters"] == held.each["moments"] == 0
+    assert held.per_run["parameters"] == held.per_run["moments"] == 0
 
 
 def test_runs_are_given_their_own_values_and_equal_shares():
@@ -135,23 +135,23 @@ def test_a_round_trains_and_records_as_many_as_the_policy_has_slots(policy, slot
     simulation = simulation_of(policy=[{"name": policy}])
     assert costs.cohort_of(simulation) == (slots, False)
     record = 4 * (len(Record._fields) + slots)
-    assert simulation.device_bytes().each["records"] == 2 * simulation.rounds_per_call * record
+    assert simulation.device_bytes().per_run["records"] == 2 * simulation.rounds_per_call * record
 
 
 def test_updates_that_a_policy_reads_lie_on_the_device(copied):
     training = {"training": {"model": "linear"}, "data": {"train_samples": SAMPLES}}
     reads = simulation_of(mode="training", policy=[{"name": "clustered_similarity"}], **training)
     assert costs.cohort_of(reads) == (M, True)
-    assert reads.device_bytes().each["updates"] == 4 * M * (64 * 10 + 10)
-    assert "updates" not in copied.device_bytes().each
+    assert reads.device_bytes().per_run["updates"] == 4 * M * (64 * 10 + 10)
+    assert "updates" not in copied.device_bytes().per_run
 
 
 def test_a_simulation_says_how_often_its_loops_go_round(copied):
     """25 samples a client in minibatches of 20."""
     found = copied.turns()
-    steps = copied.program.learning.training.local_epochs * -(-(SAMPLES // K) // 20)
+    steps = copied.config.learning.training.local_epochs * -(-(SAMPLES // K) // 20)
     assert found["rounds"] == copied.rounds_per_call and found["local_steps"] == pytest.approx(steps, rel=0.2)
-    assert found["evaluation"] == 1 / copied.program.eval_every
+    assert found["evaluation"] == 1 / copied.config.eval_every
     bandit = simulation_of()
     assert bandit.turns() == {"rounds": bandit.rounds_per_call}
 
@@ -207,6 +207,6 @@ def test_failures_are_in_a_program_whose_runs_have_them(stage):
     """Not in that of their neighbours."""
     network = {"failure_probability": [0.0, 0.1, 0.2], "failure_stage": stage}
     plan = plan_of(network=network)
-    stages = [build_program(plan.study, group, Sources()).failure_stage for group in plan.groups]
+    stages = [build_config(plan.study, group, Sources()).failure_stage for group in plan.groups]
     chances = [{run.values["failure_probability"] for run in group.runs} for group in plan.groups]
     assert (stages, chances) == ([None, stage], [{0.0}, {0.1, 0.2}])

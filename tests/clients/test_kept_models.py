@@ -11,7 +11,7 @@ import pytest
 
 import pausejax
 from pausejax import data, devices
-from pausejax.clients.play import initial_params
+from pausejax.clients.loop import initial_params
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.execution.estimate import plan_table
@@ -177,7 +177,7 @@ def test_clients_have_their_own_layers_and_statistics_where_they_keep_them(resul
 def first_weights(result, folder, run):
     plan = make_plan(parse(SPEC, folder=folder))
     (group,) = [g for g in plan.groups if result["identity"].values[run] in {r.identity for r in g.runs}]
-    model = ClientSimulation(plan.study, group, Sources()).program.learning.model
+    model = ClientSimulation(plan.study, group, Sources()).config.learning.model
     seed = np.array([result["seed"].values[run]], np.uint32)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0], initial_params(model, seed))
 
@@ -244,7 +244,7 @@ def test_off_means_no_array_no_program_and_no_identity_of_its_own(result, folder
     assert not {"final_model", "client_models"} & plans[0].study.outputs.variables.keys()
     assert set(plans[0].identities).isdisjoint(plans[1].identities)
     programs = [ClientSimulation(plan.study, plan.groups[0], Sources()) for plan in plans]
-    assert programs[0].program == programs[1].program
+    assert programs[0].config == programs[1].config
     assert programs[0].model_bytes() == 0 and programs[1].model_bytes() == 4 * 650
 
 
@@ -291,7 +291,7 @@ def test_a_study_without_personal_layers_is_stored(tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param([{"lanes": 2}], id="lanes"),
+        pytest.param([{"max_width": 2}], id="width"),
         pytest.param([{"shard": (1, 2)}, {"shard": (2, 2)}], id="shards"),
         pytest.param([{"seeds": [8]}, {}], id="extended", marks=pytest.mark.slow),
     ],
@@ -348,15 +348,15 @@ def test_only_what_start_takes_from_a_client_is_its_own(algorithm):
     training = {**SMALL["training"], "federated_algorithm": algorithm}
     training |= {"proximal_weight": 0.1} if algorithm == "fedprox" else {}
     plan = make_plan(parse({**SMALL, "training": training}))
-    learning = ClientSimulation(plan.study, plan.groups[0], Sources()).program.learning
+    learning = ClientSimulation(plan.study, plan.groups[0], Sources()).config.learning
     assert not any(is_own(learning))
 
 
 @pytest.mark.slow
 def test_the_programs_of_kept_models_are_forgotten_with_the_others(whole):
     (kind,) = {make_plan(parse(SMALL)).study.kind}
-    devices.forget(kind.programs)
-    assert all(program._cache_size() == 0 for program in kind.programs) and len(kind.programs) == 5
+    devices.forget(kind.jitted)
+    assert all(function._cache_size() == 0 for function in kind.jitted) and len(kind.jitted) == 5
 
 
 @pytest.mark.slow

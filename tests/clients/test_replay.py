@@ -16,7 +16,7 @@ from scipy import integrate
 
 import pausejax
 from pausejax import data, parts
-from pausejax.clients import play as simulation
+from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
@@ -40,10 +40,10 @@ def play(document):
     (group,) = plan.groups
     made = ClientSimulation(plan.study, group, Sources())
     world, hyper = made.arguments(group.runs)
-    first = flat(simulation.initial_params(made.program.learning.model, world.seed).params)
+    first = flat(simulation.initial_params(made.config.learning.model, world.seed).params)
     last = jnp.int32(plan.study.rounds)
-    played = simulation.play(
-        made.program, runs_mesh(len(group.runs)), world, hyper, made.start(group.runs), jnp.int32(1), last
+    played = simulation.advance(
+        made.config, runs_mesh(len(group.runs)), world, hyper, made.start(group.runs), jnp.int32(1), last
     )
     runs = [{**run.values, "seed": run.seed} for run in group.runs]
     return first, *jax.tree.map(np.asarray, played), runs
@@ -203,7 +203,7 @@ def test_a_kept_model_is_the_replayed_one():
     )
     seeds = np.array(SPEC["seeds"], np.uint32)
     plan = make_plan(parse({**tomllib.loads(found.attrs["spec"])}))
-    model = ClientSimulation(plan.study, plan.groups[0], Sources()).program.learning.model
+    model = ClientSimulation(plan.study, plan.groups[0], Sources()).config.learning.model
     first = flat(simulation.initial_params(model, seeds).params)
     for run, kept in enumerate(pausejax.models(found)):
         plain = Plain(SPEC["seeds"][run], private=False, **training)

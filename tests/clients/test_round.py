@@ -27,7 +27,7 @@ def test_a_loss_is_weighted_and_nobodys_is_unknown():
 
 def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.array([0.0, 0.5, 0.4999]))
-    program = SimpleNamespace(
+    config = SimpleNamespace(
         build_law=lambda *_: SimpleNamespace(sample=lambda key: None),
         build_availability=lambda *_: SimpleNamespace(always=True),
         failure_stage="after_release",
@@ -35,7 +35,7 @@ def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
         limits_releases=False,
     )
     for chance, fails in ((0.0, [False] * 3), (0.5, [True, False, True])):
-        drawn = draw_network(program, {}, 1, jax.random.key(0), {"failure_probability": chance}, (), None)
+        drawn = draw_network(config, {}, 1, jax.random.key(0), {"failure_probability": chance}, (), None)
         assert drawn.fails.tolist() == fails
 
 

@@ -176,7 +176,7 @@ def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeyp
 def test_data_that_were_sharded_stay_so_when_a_study_goes_on_with_more_memory(tmp_path, monkeypatch):
     plan = make_plan(parse({**SMALL, "policy": [{"name": "random"}]}, source="test", flat=True))
     resident = simulation_of(wanted="replicated").device_bytes()
-    limit = sum(resident.shared.values()) + sum(resident.each.values()) - 1
+    limit = sum(resident.shared.values()) + sum(resident.per_run.values()) - 1
     shares = []
 
     def play(memory, how=None):
@@ -187,7 +187,7 @@ def test_data_that_were_sharded_stay_so_when_a_study_goes_on_with_more_memory(tm
         shares.append(program.simulation.data_shares)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rounds, "play", played)
+    monkeypatch.setattr(rounds, "play_rounds", played)
     for memory, how in ((limit, None), (None, None), (None, "replicated"), (None, None)):
         with pytest.raises(KeyboardInterrupt):
             play(memory, how)
@@ -240,7 +240,7 @@ def test_each_device_holds_its_share_alone():
 
 def test_data_are_sharded_where_that_alone_fits_and_refused_where_nothing_does():
     copies, shares = (simulation_of(wanted=how).device_bytes() for how in ("replicated", "sharded"))
-    needed, fewer = (sum(each.shared.values()) + sum(each.each.values()) for each in (copies, shares))
+    needed, fewer = (sum(each.shared.values()) + sum(each.per_run.values()) for each in (copies, shares))
     assert fewer < needed
     limits = (needed, needed - 1, fewer, fewer - 1)
     assert [simulation_of(limit=limit).data_shares for limit in limits[:3]] == [1, 2, 2]

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import pausejax
 from pausejax import kinds, measured, network, parts
-from pausejax.clients import play as simulation
+from pausejax.clients import loop as simulation
 from pausejax.selection import best_set
 
 K, M, ROUNDS, SEEDS = 10, 2, 13, 2
@@ -198,19 +198,19 @@ def test_one_compilation_serves_every_traced_value(monkeypatch):
     assert all(len(np.unique(result[name])) == 2 for name in axes)
 
     names.clear()
-    play_traces = simulation.play._cache_size()
+    play_traces = simulation.advance._cache_size()
     axes = {"learning_rate": [0.01, 0.02], "privacy_budget": [10.0, 20.0], "sensitivity": [0.01, 0.02]}
     pausejax.simulate("random", model="linear", clients_per_round=M, train_samples=300, **small, **axes)
     assert len(names) == 1
     # The compiled program is called directly: the jitted function never compiles behind it.
-    assert simulation.play._cache_size() == play_traces
+    assert simulation.advance._cache_size() == play_traces
 
 
 @pytest.mark.slow
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
     options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
     whole = pausejax.simulate("pause", **options)
-    monkeypatch.setattr(measured, "most_runs", lambda _: 3)
+    monkeypatch.setattr(measured, "max_width", lambda _: 3)
     parts = pausejax.simulate("pause", **options)
     np.testing.assert_array_equal(whole["identity"], parts["identity"])
     np.testing.assert_array_equal(whole["selected"], parts["selected"])

@@ -1,4 +1,4 @@
-"""Does the compiler still crash on an array without elements? A line in `clients/play.py` is for that alone.
+"""Does the compiler still crash on an array without elements? A line in `clients/loop.py` is for that alone.
 
 Shardy of jaxlib 0.11.2 ends in `ManualComputationUnusedInputsPattern` by a segmentation fault; that of 0.10.2
 does not. On one device, and where no other array comes with the empty one, it does not crash either.

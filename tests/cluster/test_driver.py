@@ -26,7 +26,7 @@ from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play
 from pausejax.execution.program import GroupProgram
 from pausejax.kinds import parse
-from pausejax.results import store
+from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches.options import SearchOptions
@@ -208,8 +208,8 @@ def test_a_search_is_that_of_one_process_whoever_dies(tmp_path, monkeypatch, dea
 
 def make_worker(document, out, slot=SLOT, held=None, mark="spec.toml", **limits):
     plan, folder = make_plan(parse(document)), Folder(out)
-    store.prepare(folder, plan)
-    limits = {"lanes": None, "device_memory": None, "data_placement": None, **limits}
+    study_folder.prepare(folder, plan)
+    limits = {"max_width": None, "device_memory": None, "data_placement": None, **limits}
     return plan, Worker(plan.study, held or {}, FolderStore(folder), limits, mark, None, slot)
 
 
@@ -221,11 +221,11 @@ def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_pa
     told = []
     deaths = ["before", "", "after", "before", "", "", ""]
     plan = make_plan(parse(BANDIT))
-    hand = hand_out(plan, tmp_path, monkeypatch, deaths, told.append, lanes=2, device_memory=10**9)
+    hand = hand_out(plan, tmp_path, monkeypatch, deaths, told.append, max_width=2, device_memory=10**9)
     names = collections.Counter(name for name, *_ in hand.calls)
-    assert names == {"begin": 1, "layouts": 1, "play": 4 + 3}
+    assert names == {"begin": 1, "layouts": 1, "execute_batch": 4 + 3}
     assert sum(told) == 8 * 30 and min(told) >= 0
-    again = [more[-1] for name, *more in hand.calls if name == "play"]
+    again = [more[-1] for name, *more in hand.calls if name == "execute_batch"]
     assert again == [False, True, False, True, True, False, False]
     assert pausejax.open(tmp_path).sizes["run"] == 8
     # The worker is in this process, so its own words are here too, without its name.
@@ -240,13 +240,13 @@ def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_pa
 def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     with pytest.raises(ChildProcessError) as caught:
-        hand_out(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, lanes=2)
+        hand_out(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, max_width=2)
     message = str(caught.value)
     named = "policy random (2 runs, from run 5 of the study on)"
     assert message.startswith(f"{named}: 5 workers in a row were lost during this task")
     assert "it was told to die" in message and "\n" not in message
-    assert len(store.examine(Folder(tmp_path), plan).identities) == 4
-    hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, lanes=2)
+    assert len(study_folder.examine(Folder(tmp_path), plan).identities) == 4
+    hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, max_width=2)
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
@@ -269,7 +269,7 @@ class Notes:
 
 def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
     plan, notes = make_plan(parse(BANDIT)), Notes()
-    hand_out(plan, tmp_path, monkeypatch, ["", "after"], tracker=notes, lanes=2)
+    hand_out(plan, tmp_path, monkeypatch, ["", "after"], tracker=notes, max_width=2)
     # What a worker finished but could not report comes last, from the result.
     identities = list(plan.identities)
     assert notes.seen == identities[:2] + identities[4:] + identities[2:4] and notes.open == "finished"
@@ -280,16 +280,16 @@ def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_batch_that_is_begun_again_is_played_only_where_its_first_worker_left_it(tmp_path):
-    plan, worker = make_worker(BANDIT, tmp_path, lanes=4)
+    plan, worker = make_worker(BANDIT, tmp_path, max_width=4)
     worker.begin()
     assert {key: layout.runs for key, layout in worker.layouts(plan.groups).items()} == most_of(plan, 4)
     group = plan.groups[0]
     runs = group.runs
-    assert worker.play(0, group, runs[:2], 4, False).written == (runs[:2],)
-    assert worker.play(1, group, runs, 4, True).written == (runs[2:],)
+    assert worker.execute_batch(0, group, runs[:2], 4, False).written == (runs[:2],)
+    assert worker.execute_batch(1, group, runs, 4, True).written == (runs[2:],)
     assert worker.status()[:2] == (1, 4 * 30)
     # What the driver has found finished already is in its count, so not in the worker's.
-    assert worker.play(2, group, runs[1:], 4, True).written == ()
+    assert worker.execute_batch(2, group, runs[1:], 4, True).written == ()
     assert worker.status()[:2] == (2, 3 * 30)
 
 
@@ -341,7 +341,7 @@ def test_workers_open_no_file_of_the_drivers(tmp_path, monkeypatch):
         return begin(worker)
 
     monkeypatch.setattr(Worker, "begin", begin_without_files)
-    hand = hand_out(plan, tmp_path / "ray", monkeypatch, lanes=2)
+    hand = hand_out(plan, tmp_path / "ray", monkeypatch, max_width=2)
     assert len(read[0]) == 2
     assert set(hand.worker._executor.sources.held) == read[0], "a worker has read a file of its own"
     a, b = alone.result(plan), pausejax.open(tmp_path / "ray").load()

@@ -82,7 +82,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     def refuse(*arguments):
         raise AssertionError("the plan ran something")
 
-    monkeypatch.setattr(rounds, "play", refuse)
+    monkeypatch.setattr(rounds, "play_rounds", refuse)
     before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 
 from pausejax.ensemble import Runs, make_pool, one_pass, simulate
 from pausejax.ensemble.efl_fg import efl_fg
-from pausejax.ensemble.play import _draw_clients
+from pausejax.ensemble.loop import _draw_clients
 from pausejax.ensemble.simulate import check_runs, hyper_of, world_of
 
 from . import oracle

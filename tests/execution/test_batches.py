@@ -33,10 +33,10 @@ def cut(plan, settled, most, **more):
 def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, settled, finished, width):
     whole = plan(seeds, network={"num_clients": list(range(8, 8 + static))})
     named = lambda places: {whole.identities[p] for p in places if p < len(whole.runs)}  # noqa: E731
-    work = cut(whole, named(settled), most, at_least=count)
+    work = cut(whole, named(settled), most, min_batches=count)
     left = set(whole.identities) - named(settled)
     assert len(work) >= min(count, len(left))
-    assert all(len(batch.runs) <= min(most, batch.width) for batch in work)
+    assert all(len(batch.runs) <= min(most, batch.max_width) for batch in work)
     played = [
         identity
         for number in range(1, count + 1)
@@ -63,7 +63,7 @@ def test_batches_are_of_nearly_one_size_and_large_groups_are_cut_first():
     first, second = whole.groups
 
     def sizes(work):
-        return [((first, second).index(batch.group), len(batch.runs), batch.width) for batch in work]
+        return [((first, second).index(batch.group), len(batch.runs), batch.max_width) for batch in work]
 
     assert sizes(cut(whole, (), 40)) == [(0, 10, 10), (1, 10, 10)]
     assert sizes(cut(whole, (), 10)) == [(0, 10, 10), (1, 10, 10)]
@@ -75,13 +75,13 @@ def test_batches_are_of_nearly_one_size_and_large_groups_are_cut_first():
     work = cut(whole, few, 5)
     assert sizes(work) == [(0, 4, 4), (1, 5, 5), (1, 5, 5)]
     assert work[0].runs == (first.runs[0], *first.runs[7:])
-    assert sizes(cut(whole, few, 5, at_least=4)) == [(0, 4, 4), (1, 3, 4), (1, 3, 4), (1, 4, 4)]
-    assert sizes(cut(whole, few, 5, at_least=5))[:2] == [(0, 2, 2), (0, 2, 2)]
-    assert sizes(cut(whole, few, 5, at_least=99)) == [(0, 1, 1)] * 4 + [(1, 1, 1)] * 10
+    assert sizes(cut(whole, few, 5, min_batches=4)) == [(0, 4, 4), (1, 3, 4), (1, 3, 4), (1, 4, 4)]
+    assert sizes(cut(whole, few, 5, min_batches=5))[:2] == [(0, 2, 2), (0, 2, 2)]
+    assert sizes(cut(whole, few, 5, min_batches=99)) == [(0, 1, 1)] * 4 + [(1, 1, 1)] * 10
     none = {run.identity for run in (*first.runs, *second.runs[4:])}
     assert sizes(cut(whole, none, 9)) == [(1, 4, 4)]
-    assert sizes(cut(whole, none, 9, at_least=2)) == [(1, 2, 2), (1, 2, 2)]
-    assert cut(whole, whole.identities, 9, at_least=2) == []
+    assert sizes(cut(whole, none, 9, min_batches=2)) == [(1, 2, 2), (1, 2, 2)]
+    assert cut(whole, whole.identities, 9, min_batches=2) == []
 
 
 def test_processes_take_batches_in_turn():

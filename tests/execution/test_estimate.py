@@ -32,16 +32,16 @@ def test_a_plan_says_what_each_program_costs_and_what_lies_on_a_device(compiles)
     work = batches(plan, (), {key: layout.runs for key, layout in executor.layouts(plan).items()})
     for group, cost in zip(plan.groups, costs, strict=True):
         assert cost.label == {"random": "random (random)", "fastest": "fastest (quick)"}[group.algorithm]
-        assert (cost.runs, cost.rounds, cost.lanes) == (80, 50, work[0].width)
+        assert (cost.runs, cost.rounds, cost.width) == (80, 50, work[0].max_width)
         assert cost.batches == sum(batch.group is group for batch in work)
         shared, each = (sum(part.values()) for part in cost.resident)
         shapes = devices * shared + 80 * each
         assert cost.memory > devices * shared if compiles else cost.memory == shapes
-        assert cost.fitting == (executor.device_memory - shared) // each
+        assert cost.runs_that_fit == (executor.device_memory - shared) // each
     first, table, last, told, resident = plan_table(plan, Sources(), compiles=compiles).renderables
     assert first == "160 runs in 2 groups, one compilation each; axes: none; seeds: 80"
     names, runs, rounds, *_, memory, _, _ = cells(table)
-    assert names == ("program", "random (random)", "fastest (quick)")
+    assert names == ("group", "random (random)", "fastest (quick)")
     assert (runs, rounds) == (("runs", "80", "80"), ("rounds", "50", "50"))
     assert memory[0] == "memory, MB" if compiles else memory[0] == "memory, MB\n(at least)"
     assert f"MB on {devices} cpu device(s)" in last and ("--compile" in last) == (not compiles)

@@ -4,7 +4,7 @@ import pytest
 
 import pausejax
 from pausejax import devices
-from pausejax.clients.play import start
+from pausejax.clients.loop import start
 from pausejax.kinds import KINDS
 
 
@@ -17,7 +17,7 @@ def play(num_clients):
 def nothing_held(monkeypatch):
     monkeypatch.setattr(devices, "_SHAPES_HELD", 1)
     for kind in KINDS:
-        devices.forget(kind.programs)
+        devices.forget(kind.jitted)
 
 
 @pytest.mark.slow

@@ -50,16 +50,16 @@ def changed(folder, **values):
 
 
 def test_whoever_begins_fixes_the_layout_for_all(tmp_path):
-    first = fixed(tmp_path, LEARNING, lanes=2)
+    first = fixed(tmp_path, LEARNING, max_width=2)
     assert {own.runs for own in first} == {2} and fixed(tmp_path, LEARNING) == first
     names = [layout_name(group) for group in make_plan(parse(LEARNING)).groups]
     assert set(layouts.Layouts(Folder(tmp_path)).by_name()) == set(names) and len(set(names)) == 2
 
 
-def test_lanes_never_exceed_the_table(tmp_path):
+def test_widths_never_exceed_the_table(tmp_path):
     """The layout says what is compiled."""
-    most = measured.most_runs(jax.default_backend())
-    assert {own.runs for own in fixed(tmp_path, LEARNING, lanes=2 * most)} == {most}
+    most = measured.max_width(jax.default_backend())
+    assert {own.runs for own in fixed(tmp_path, LEARNING, max_width=2 * most)} == {most}
 
 
 def test_a_layout_of_the_folder_is_played_whatever_the_table_says(tmp_path):
@@ -83,7 +83,7 @@ def test_what_is_no_layout_is_left_aside(tmp_path, change):
 
 
 def test_other_devices_have_layouts_of_their_own(tmp_path, monkeypatch):
-    fixed(tmp_path, LEARNING, lanes=2)
+    fixed(tmp_path, LEARNING, max_width=2)
     monkeypatch.setattr("pausejax.execution.local.local_devices", lambda: "1 × another card")
     assert fixed(tmp_path, LEARNING)[0].runs > 2
     kinds = {name.split(":")[0] for name in layouts.Layouts(Folder(tmp_path)).by_name()}
@@ -99,10 +99,10 @@ def test_a_group_has_one_name_whatever_else_its_study_holds():
 
 
 @pytest.mark.slow
-def test_fewer_lanes_on_a_resume_narrow_what_is_left_and_no_share(tmp_path):
+def test_a_smaller_width_on_a_resume_narrow_what_is_left_and_no_share(tmp_path):
     simulate(LONG, tmp_path / "whole")
     interrupted(LONG, tmp_path / "narrow", 1)
-    simulate(LONG, tmp_path / "narrow", lanes=3)
-    assert 3 in layouts.Layouts(Folder(tmp_path / "narrow")).fits().values()
+    simulate(LONG, tmp_path / "narrow", max_width=3)
+    assert 3 in layouts.Layouts(Folder(tmp_path / "narrow")).fitted_widths().values()
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "narrow"))
     np.testing.assert_array_equal(a["selected"], b["selected"])

@@ -89,9 +89,9 @@ def test_sixty_gigabytes_of_images_leave_room_for_few_runs_of_4096(sixty):
     # Two moments and a count of every client.
     assert 2 * 30 * parameters <= each["moments"] < 2.01 * 30 * parameters
     # Eight gigabytes are left beside the data.
-    assert cost.fitting == (68 * GB - sum(shared.values())) // sum(each.values()) < 10
-    assert cost.lanes == cost.fitting * len(jax.local_devices())
-    assert cost.batches >= -(-4096 // cost.lanes)
+    assert cost.runs_that_fit == (68 * GB - sum(shared.values())) // sum(each.values()) < 10
+    assert cost.width == cost.runs_that_fit * len(jax.local_devices())
+    assert cost.batches >= -(-4096 // cost.width)
 
 
 @pytest.mark.slow
@@ -114,15 +114,15 @@ def test_sixty_gigabytes_are_shared_out_where_a_device_has_room_for_half(sixty):
     (cost,) = group_costs(plan, executor, compiles=False)
     shared, each = cost.resident
     half = IMAGES // 2 * SIDE * SIDE * 3 + 4 * IMAGES
-    assert shared["training data (1/2 of the inputs)"] == half and cost.fitting > 1
-    assert cost.memory == 2 * sum(shared.values()) + cost.lanes * sum(each.values())
+    assert shared["training data (1/2 of the inputs)"] == half and cost.runs_that_fit > 1
+    assert cost.memory == 2 * sum(shared.values()) + cost.width * sum(each.values())
     assert executor.program(plan.study, plan.groups[0]).simulation.data_shares == 2
 
 
 def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
     resident = DeviceBytes({"data": 60, "tables": 0}, {"state": 5, "records": 2})
-    assert [memory.fitting(resident, limit) for limit in (59, 60, 66, 67, 130)] == [0, 0, 0, 1, 10]
-    assert memory.fitting(DeviceBytes({}, {"state": 1}), 10) == 10
+    assert [memory.runs_that_fit(resident, limit) for limit in (59, 60, 66, 67, 130)] == [0, 0, 0, 1, 10]
+    assert memory.runs_that_fit(DeviceBytes({}, {"state": 1}), 10) == 10
     memory.check("pause", Held(resident), 67)
     with pytest.raises(
         SpecError,
@@ -193,5 +193,5 @@ def test_shapes_say_what_the_state_of_a_run_comes_to(mode):
     simulation = LocalExecutor(Sources()).program(plan.study, plan.groups[0]).simulation
     state = simulation.start(plan.groups[0].runs[:2])
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / 2
-    each = simulation.device_bytes().each
+    each = simulation.device_bytes().per_run
     assert sum(each.values()) - each.get("records", 0) == pytest.approx(held, rel=1e-6)

@@ -59,7 +59,7 @@ class Study:
 
 
 def foreseen(costs):
-    return {cost.label.partition("(")[2][:-1]: cost.lanes for cost in costs}, sum(c.runs for c in costs)
+    return {cost.label.partition("(")[2][:-1]: cost.width for cost in costs}, sum(c.runs for c in costs)
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
 @pytest.mark.slow
 def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, caplog, capsys, monkeypatch):
     """What is done of it lies in parts: batches keep their width, and nothing is an extension."""
-    study, play = Study(tmp_path, BANDIT), LocalExecutor._play
+    study, play = Study(tmp_path, BANDIT), LocalExecutor._execute_batch
 
     def play_pause_alone(self, study, batch, *more):
         if batch.group.algorithm == "random":
@@ -91,7 +91,7 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
         return play(self, study, batch, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalExecutor, "_play", play_pause_alone)
+        patch.setattr(LocalExecutor, "_execute_batch", play_pause_alone)
         arguments = ["run", str(study.spec), "--out", str(study.out), "--set", "seeds=4", "--quiet"]
         assert cli.main(arguments) not in (cli.OK, 2)
     assert study.line(4, capsys) == "4 of 8 runs are finished; the other runs need one program"

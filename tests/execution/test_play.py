@@ -82,10 +82,10 @@ def test_a_checkpoint_is_played_as_the_very_runs_that_it_is_of(tmp_path, monkeyp
         return found
 
     monkeypatch.setattr(checkpoint.Checkpoint, "restore", watch)
-    interrupted(before, tmp_path / "extended", 3, lanes=1)
-    simulate(after, tmp_path / "extended", lanes=1)
+    interrupted(before, tmp_path / "extended", 3, max_width=1)
+    simulate(after, tmp_path / "extended", max_width=1)
     assert restored == [False, False, True, False]
-    simulate(after, tmp_path / "whole", lanes=1)
+    simulate(after, tmp_path / "whole", max_width=1)
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "extended"))
     assert_alike(a, b)
     assert not np.isnan(b["reward"]).any()
@@ -166,8 +166,8 @@ class Log:
 @pytest.mark.slow
 def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
     first, second, document = Log(), Log(), {**BANDIT, "policy": [{"name": "random"}]}
-    simulate(document, tmp_path, tracker=first, lanes=2, shard=(1, 2))
-    simulate(document, tmp_path, tracker=second, lanes=2, shard=(2, 2))
+    simulate(document, tmp_path, tracker=first, max_width=2, shard=(1, 2))
+    simulate(document, tmp_path, tracker=second, max_width=2, shard=(2, 2))
     assert first.calls[0] == ("start", "bandit") and first.calls[-1] == ("finish",)
     assert max(call[1] for call in first.calls[1:-1]) <= 2 and 0 < len(first.rewards) < 10
     result = pausejax.open(tmp_path).load()
@@ -179,7 +179,7 @@ def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
 
 def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
     simulate(BANDIT, tmp_path)
-    monkeypatch.setattr(rounds, "play", None)
+    monkeypatch.setattr(rounds, "play_rounds", None)
     monkeypatch.setattr(GroupProgram, "lower", None)
     assert simulate(BANDIT, tmp_path) == (20, 0, ())
 
@@ -190,13 +190,13 @@ ANNEALED = {**BANDIT, "policy": BANDIT["policy"][:1]}
 @pytest.fixture
 def played(monkeypatch):
     """How many runs with padding are played side by side, batch by batch."""
-    widths, play = [], rounds.play
+    widths, play = [], rounds.play_rounds
 
     def watch(program, *more):
-        widths.append(program.simulation.padded(program.compiled().width))
+        widths.append(program.simulation.padded(program.executable().width))
         return play(program, *more)
 
-    monkeypatch.setattr(rounds, "play", watch)
+    monkeypatch.setattr(rounds, "play_rounds", watch)
     return widths
 
 
@@ -205,7 +205,7 @@ def compiled(document, **settings):
     plan, executor = make_plan(parse(document)), LocalExecutor(Sources(), **settings)
     work = batches(plan, (), {group.key: 256 for group in plan.groups})
     executor.prepare(plan.study, work)
-    return executor.program(plan.study, work[0].group).compiled()
+    return executor.program(plan.study, work[0].group).executable()
 
 
 def needed(document, share=1.0):
@@ -261,17 +261,17 @@ def test_a_resume_with_less_memory_says_that_it_cuts_its_runs_otherwise(tmp_path
 def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch, caplog):
     """The device's answer is imitated; everything after it is real."""
     simulate(BANDIT, tmp_path / "whole")
-    played, play, told = [], rounds.play, []
+    played, play, told = [], rounds.play_rounds, []
     room = 4
 
     def short_of_memory(program, runs, progress, *more):
-        played.append(program.simulation.padded(program.compiled().width))
+        played.append(program.simulation.padded(program.executable().width))
         if played[-1] > room:
             progress(7 * len(runs))
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.")
         return play(program, runs, progress, *more)
 
-    monkeypatch.setattr(rounds, "play", short_of_memory)
+    monkeypatch.setattr(rounds, "play_rounds", short_of_memory)
     assert simulate(BANDIT, tmp_path / "cut", told.append).missing == 0
     assert played == [10, 6, 4, 4, 4, 4] * 2
     assert sum(told) == 20 * 60 and min(told) >= 0
@@ -291,15 +291,15 @@ def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch, caplog):
 @pytest.mark.slow
 def test_a_checkpoint_of_a_batch_that_did_not_fit_is_removed(monkeypatch):
     """Under a URL, where nobody can tell whose it is."""
-    play = rounds.play
+    play = rounds.play_rounds
 
     def short_of_memory(program, runs, *more):
         arrays = play(program, runs, *more)
-        if program.compiled().width > 1:
+        if program.executable().width > 1:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.")
         return arrays
 
-    monkeypatch.setattr(rounds, "play", short_of_memory)
+    monkeypatch.setattr(rounds, "play_rounds", short_of_memory)
     assert simulate(LONG, "memory://narrowed/study", checkpoint_seconds=0.0).missing == 0
     assert not Folder("memory://narrowed/study").names("checkpoints")
 
@@ -505,7 +505,7 @@ def test_eight_devices_give_what_one_gives(tmp_path):
 def test_shards_on_unlike_devices_play_every_run_once(tmp_path, monkeypatch):
     """The first one's devices are good for two runs side by side, the second one's for many."""
     document = {**BANDIT, "seeds": 7, "reward": {"gamma": 1.0}, "policy": [{"name": "random"}]}
-    one = simulate(document, tmp_path, lanes=2, shard=(1, 2))
+    one = simulate(document, tmp_path, max_width=2, shard=(1, 2))
     monkeypatch.setattr("pausejax.execution.local.local_devices", lambda: "1 × another card")
     other = simulate(document, tmp_path, shard=(2, 2))
     assert (one.missing, other.missing) == (4, 0)
@@ -519,7 +519,7 @@ def test_a_tracker_is_told_of_policies_that_play_alike_under_both_labels(tmp_pat
     log = Log()
     document = {**BANDIT, "policy": [{"name": "random", "label": label} for label in ("one", "other")]}
     log.runs_finished = lambda result: log.calls.append(result["policy"].values.tolist())
-    simulate(document, tmp_path, tracker=log, lanes=3)
+    simulate(document, tmp_path, tracker=log, max_width=3)
     labels = [label for call in log.calls for label in call if call is not log.calls[0]]
     assert labels.count("one") == labels.count("other") == 10
     assert log.calls[-1] == ("finish",)

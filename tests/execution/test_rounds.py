@@ -25,7 +25,7 @@ class Counting:
         self.rounds, self.rounds_per_call, self.stop_at_latency = rounds, rounds_per_call, stop_at_latency
         self.calls, self.asked, self.simulation, self.width = [], [], self, 0
 
-    def compiled(self, stopping):
+    def executable(self, stopping):
         return SimpleNamespace(width=self.width)
 
     def state_shapes(self, width):
@@ -91,7 +91,7 @@ class Kept:
 
 def play(simulation, members, width, **more):
     told, simulation.width = [], width
-    return playing.play(simulation, members, told.append, **more), told
+    return playing.play_rounds(simulation, members, told.append, **more), told
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 4, 10])
@@ -145,7 +145,7 @@ def test_a_chunk_goes_on_where_the_devices_do_not_divide_its_rows(tmp_path):
     first, simulation = checkpoints(), OnOneDevice()
     simulation.width = 3
     with pytest.raises(KeyboardInterrupt):
-        playing.play(simulation, members, killed, first)
+        playing.play_rounds(simulation, members, killed, first)
     first.close()
     again, second = Counting(), checkpoints()
     assert play(again, members, 4, checkpoint=second)[0] == play(Counting(), members, 4)[0]
@@ -212,5 +212,5 @@ def test_a_chunk_is_halved_while_what_is_left_fits_half_of_it(whole, multiple):
     for played in range(1, whole + 1):
         for left in range(1, played + 1):
             width = padded(min(half for half in halves if half >= left))
-            found = playing._narrower(whole, played, left, padded)
+            found = playing._fewer_rows(whole, played, left, padded)
             assert found == (width if 2 * left <= played and width < played else None)

@@ -11,7 +11,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.results import store
+from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
 
@@ -33,7 +33,7 @@ MODES = {
 
 def finished(out, plan):
     """The identities of the finished runs of a folder."""
-    return store.examine(Folder(out), plan).identities if out.exists() else frozenset()
+    return study_folder.examine(Folder(out), plan).identities if out.exists() else frozenset()
 
 
 def whole(folder, mode, start):

@@ -144,7 +144,7 @@ def test_a_spec_says_what_draws_its_noise():
     plan = make_plan(
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": list(NOISE_GENERATORS)}})
     )
-    made = [plan.study.kind.simulation(plan.study, group, Sources()).program for group in plan.groups]
-    assert [dict(program.mechanism.statics)["noise_generator"] for program in made] == list(NOISE_GENERATORS)
+    made = [plan.study.kind.simulation(plan.study, group, Sources()).config for group in plan.groups]
+    assert [dict(config.mechanism.statics)["noise_generator"] for config in made] == list(NOISE_GENERATORS)
     with pytest.raises(ValueError, match="noise_generator"):
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": "philox"}})

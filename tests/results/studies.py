@@ -5,7 +5,7 @@ import xarray as xr
 
 import pausejax
 from pausejax.kinds import parse
-from pausejax.results import labels, store
+from pausejax.results import labels, study_folder
 from pausejax.study.plan import make_plan
 
 ROUNDS, CLIENTS, SLOTS = 4, 5, 2
@@ -40,13 +40,13 @@ def arrays_of(plan, places):
 
 def finish(folder, plan, size=3):
     """A study without a simulation: every missing run's arrays, `size` runs a part."""
-    done = store.prepare(folder, plan).identities
+    done = study_folder.prepare(folder, plan).identities
     identities = plan.identities
     left = [place for place, identity in enumerate(identities) if identity not in done]
     for first in range(0, len(left), size):
         places = left[first : first + size]
-        store.write_part(folder, [identities[place] for place in places], arrays_of(plan, places))
-    return store.consolidate(folder, plan), len(left)
+        study_folder.write_part(folder, [identities[place] for place in places], arrays_of(plan, places))
+    return study_folder.finish(folder, plan), len(left)
 
 
 def expected(plan):

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax.results import blocks, exchange, manifest, store
+from pausejax.results import blocks, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 
 from .studies import Killed, expected, finish, make
@@ -79,7 +79,7 @@ def test_whoever_opens_it_meanwhile_has_one_result_or_the_other(folder, monkeypa
             exchanged(*arguments)
             patch.undo()
 
-        patch.setattr(store, "replace", watched)
+        patch.setattr(study_folder, "replace", watched)
         finish(folder, LARGE)
     assert seen == sorted(seen) and {False, True} == set(seen)
     assert len(seen) > 2 and steps_done > (2 if folder.is_local else 300)
@@ -112,7 +112,7 @@ def test_an_opened_result_can_be_sent_to_another_process(tmp_path):
 def test_runs_that_were_seen_in_an_old_result_are_not_taken_from_a_new_one(folder):
     """Whoever puts a result together without a lock would label them as others."""
     finish(folder, SMALL)
-    found = store.examine(folder, LARGE)
+    found = study_folder.examine(folder, LARGE)
     finish(folder, LARGE)
     for source in found.blocks:
         with pytest.raises(OSError, match=EXTENDED):
@@ -139,7 +139,7 @@ def killed_in_mid_exchange(folder, monkeypatch):
 def test_a_result_is_there_after_a_kill_between_two_renames(folder, monkeypatch):
     killed_in_mid_exchange(folder, monkeypatch)
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(SMALL))
-    assert store.examine(folder, LARGE).settled == set(SMALL.identities)
+    assert study_folder.examine(folder, LARGE).settled == set(SMALL.identities)
     assert finish(folder, LARGE) == (0, 0)
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(LARGE))
     assert not folder.exists(".results.zarr.replaced")

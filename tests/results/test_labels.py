@@ -8,7 +8,7 @@ import xarray as xr
 
 import pausejax
 from pausejax import kinds
-from pausejax.results import blocks, labels, store
+from pausejax.results import blocks, labels, study_folder
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -35,8 +35,8 @@ def test_a_result_of_another_format_is_read_by_nobody(tmp_path):
     known = plan.study.outputs.variables
     arrays = labels.blank(known, ("reward", "counts"), 1, {"round": 2, "client": 3})
     older = labels.merge(plan, [((0,), arrays)]).drop_vars("unread_parameters").assign_attrs(format=2)
-    blocks.put(Folder(tmp_path), store.RESULT, older, 1)
-    blocks.seal(Folder(tmp_path), store.RESULT)
+    blocks.put(Folder(tmp_path), study_folder.RESULT, older, 1)
+    blocks.seal(Folder(tmp_path), study_folder.RESULT)
     with pytest.raises(
         ValueError, match=r"holds a result of format 2, but this release reads format 3. Read it with"
     ):
@@ -44,7 +44,7 @@ def test_a_result_of_another_format_is_read_by_nobody(tmp_path):
     with pytest.raises(
         SpecError, match=r"holds a result of format 2, but this release writes format 3. Choose another"
     ):
-        store.prepare(Folder(tmp_path), plan)
+        study_folder.prepare(Folder(tmp_path), plan)
     with pytest.raises(
         ValueError, match=r"has format 2, but this release writes format 3. Nothing was saved"
     ):
@@ -58,8 +58,8 @@ def finished(folder, plan):
     """A study whose runs have left fill values."""
     known = plan.study.outputs.variables
     arrays = labels.blank(known, known, len(plan.runs), {"round": 2, "slot": 1, "client": 3})
-    store.write_part(folder, plan.identities, arrays)
-    assert store.consolidate(folder, plan) == 0
+    study_folder.write_part(folder, plan.identities, arrays)
+    assert study_folder.finish(folder, plan) == 0
     return labels.merge(plan, [(range(len(plan.runs)), arrays)])
 
 
@@ -70,7 +70,7 @@ def units_in(result):
 def test_parameters_have_their_units(tmp_path):
     plan = make({"name": "random"}, {"name": "fedcs"})
     merged = finished(Folder(tmp_path), plan)
-    plain = xr.open_zarr(tmp_path / store.RESULT)  # xarray makes time spans of numbers in "seconds"
+    plain = xr.open_zarr(tmp_path / study_folder.RESULT)  # xarray makes time spans of numbers in "seconds"
     for result in (merged, pausejax.open(tmp_path), plain):
         assert units_in(result) == dict.fromkeys(TIMES, "s")
         assert result["min_latency"].dtype.kind == "f"
@@ -85,7 +85,7 @@ def test_a_result_that_says_no_units_gets_them_from_the_register(tmp_path):
         plan._replace(study=study) if hasattr(plan, "_replace") else dataclasses.replace(plan, study=study)
     )
     finished(Folder(tmp_path), older)
-    assert not units_in(store.read(tmp_path))
+    assert not units_in(study_folder.read(tmp_path))
     opened = pausejax.open(tmp_path)
     assert units_in(opened) == dict.fromkeys(TIMES, "s")
     assert not opened.variables["min_latency"]._in_memory

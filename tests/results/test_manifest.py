@@ -150,21 +150,21 @@ def test_files_of_others_stay(tmp_path):
 
 
 def test_a_folder_that_is_cleared_in_mid_run_is_no_success(tmp_path, capsys, monkeypatch):
-    from pausejax.results import store
+    from pausejax.results import study_folder
 
-    consolidate = store.consolidate
+    finish = study_folder.finish
 
     def cleared(folder, plan):
         for name in folder.names("parts"):
             folder.remove(f"parts/{name}")
-        return consolidate(folder, plan)
+        return finish(folder, plan)
 
-    monkeypatch.setattr(store, "consolidate", cleared)
+    monkeypatch.setattr(study_folder, "finish", cleared)
     (tmp_path / "spec.toml").write_text(SPEC)
     run = ["run", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--quiet", "--no-report"]
     assert cli.main(run) == cli.FAILED
     assert "2 finished runs are missing" in capsys.readouterr().err
-    monkeypatch.setattr(store, "consolidate", consolidate)
+    monkeypatch.setattr(study_folder, "finish", finish)
     assert cli.main(run) == cli.OK
 
 
@@ -172,7 +172,7 @@ def test_a_folder_that_is_cleared_in_mid_run_is_no_success(tmp_path, capsys, mon
 def test_a_wider_study_of_the_folder_keeps_what_it_has_finished(tmp_path):
     """It has begun while the narrower one ran, which then ends first."""
     from pausejax import kinds
-    from pausejax.results import store
+    from pausejax.results import study_folder
     from pausejax.study.plan import make_plan
 
     document = {"mode": "bandit", "rounds": 6, "network": {"K": 5, "m": 2}, "policy": [{"name": "random"}]}
@@ -180,9 +180,11 @@ def test_a_wider_study_of_the_folder_keeps_what_it_has_finished(tmp_path):
     folder = Folder(tmp_path)
     result = pausejax.simulate("random", mode="bandit", rounds=6, K=5, m=2, seeds=4)
     arrays = {name: result[name].values for name in result.data_vars}
-    store.prepare(folder, narrow)
-    store.write_part(folder, narrow.identities, {name: array[:2] for name, array in arrays.items()})
-    store.prepare(folder, wide)
-    store.write_part(folder, wide.identities[2:3], {name: array[2:3] for name, array in arrays.items()})
-    assert store.consolidate(folder, narrow) == 0
-    assert store.examine(folder, wide).identities == set(wide.identities[:3])
+    study_folder.prepare(folder, narrow)
+    study_folder.write_part(folder, narrow.identities, {name: array[:2] for name, array in arrays.items()})
+    study_folder.prepare(folder, wide)
+    study_folder.write_part(
+        folder, wide.identities[2:3], {name: array[2:3] for name, array in arrays.items()}
+    )
+    assert study_folder.finish(folder, narrow) == 0
+    assert study_folder.examine(folder, wide).identities == set(wide.identities[:3])

@@ -10,7 +10,7 @@ import xarray as xr
 
 import pausejax
 from pausejax.execution.play import report_runs
-from pausejax.results import blocks, store
+from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore
 
@@ -38,7 +38,7 @@ def write_all(folder, plan, size=3):
     identities = plan.identities
     for first in range(0, len(identities), size):
         places = range(first, min(first + size, len(identities)))
-        store.write_part(folder, identities[first : first + size], arrays_of(plan, places))
+        study_folder.write_part(folder, identities[first : first + size], arrays_of(plan, places))
 
 
 def in_flight(folder):
@@ -51,31 +51,31 @@ def in_flight(folder):
 
 def test_checkpoints_and_half_written_parts_of_whoever_plays_stay(tmp_path):
     folder = Folder(tmp_path)
-    with store.playing(Folder(tmp_path)):
+    with study_folder.playing(Folder(tmp_path)):
         names = in_flight(folder)
         assert finish(folder, NARROW)[0] == 0
         assert all(folder.exists(name) for name in names)
     check(tmp_path, NARROW)
     # Now they are a dead process's.
-    assert store.consolidate(folder, NARROW) == 0
+    assert study_folder.finish(folder, NARROW) == 0
     assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
 
 
 def test_a_part_that_is_written_while_another_study_ends_is_there(tmp_path, monkeypatch):
     """Ends the narrow study after each step of writing a part of the wide one."""
     folder, done = Folder(tmp_path), []
-    store.prepare(folder, NARROW)
-    store.prepare(folder, WIDE)
+    study_folder.prepare(folder, NARROW)
+    study_folder.prepare(folder, WIDE)
     write_all(folder, NARROW)
     real = os.fsync
 
     def ending(descriptor):
         monkeypatch.setattr(os, "fsync", real)
-        done.append(store.consolidate(folder, NARROW))
+        done.append(study_folder.finish(folder, NARROW))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", ending)
-    store.write_part(folder, WIDE.identities[2:4], arrays_of(WIDE, range(2, 4)))
+    study_folder.write_part(folder, WIDE.identities[2:4], arrays_of(WIDE, range(2, 4)))
     assert done == [0]
     check(tmp_path, NARROW)
     assert finish(folder, WIDE) == (0, 2)
@@ -123,10 +123,10 @@ def test_a_folder_that_another_process_fills_meanwhile_is_no_error(tmp_path, mon
 
 def test_a_narrow_study_that_ends_last_keeps_what_a_wide_one_has_finished(tmp_path):
     folder = Folder(tmp_path)
-    store.prepare(folder, NARROW)
+    study_folder.prepare(folder, NARROW)
     finish(folder, WIDE)
     write_all(folder, NARROW)
-    assert store.consolidate(folder, NARROW) == 0
+    assert study_folder.finish(folder, NARROW) == 0
     check(tmp_path, WIDE)
     assert not folder.names("parts")
 
@@ -134,11 +134,11 @@ def test_a_narrow_study_that_ends_last_keeps_what_a_wide_one_has_finished(tmp_pa
 def test_a_study_beside_another_one_in_a_folder_does_not_pass_its_result_off_as_its_own(tmp_path):
     """Both found the folder empty; whoever ends last must not end well with the numbers of the other."""
     folder, one, other = Folder(tmp_path), make(seeds=[0, 1]), make(seeds=[1, 2])
-    store.prepare(folder, one)
+    study_folder.prepare(folder, one)
     finish(folder, other)
     write_all(folder, one)
     with pytest.raises(OSError, match="meanwhile another study has written its result here"):
-        store.consolidate(folder, one)
+        study_folder.finish(folder, one)
     check(tmp_path, other)
     both = make(seeds=[0, 1, 2])
     assert finish(folder, both) == (0, 0)
@@ -188,7 +188,7 @@ def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked
     """The second one begins and ends while the first one is half-way through writing."""
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
     finish(unlocked, NARROW)
-    store.prepare(unlocked, WIDE)
+    study_folder.prepare(unlocked, WIDE)
     write_all(unlocked, WIDE)
     real, begun = blocks.put, []
 
@@ -196,12 +196,12 @@ def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked
         real(*arguments)
         begun.append(arguments)
         if len(begun) == 2:
-            assert store.consolidate(unlocked, WIDE) == 0
+            assert study_folder.finish(unlocked, WIDE) == 0
 
     monkeypatch.setattr(blocks, "put", put)
-    assert store.consolidate(unlocked, WIDE) == 0
+    assert study_folder.finish(unlocked, WIDE) == 0
     xr.testing.assert_identical(pausejax.open(unlocked.location).load(), expected(WIDE))
-    assert store.examine(unlocked, WIDE).current and len(begun) > 3
+    assert study_folder.examine(unlocked, WIDE).current and len(begun) > 3
     assert unlocked.names("parts") == []
 
 
@@ -210,7 +210,7 @@ def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked
 def test_two_that_exchange_a_result_without_locks_leave_a_whole_one(unlocked, monkeypatch, step):
     """The second one begins and ends while the first one is between two renames."""
     finish(unlocked, NARROW)
-    store.prepare(unlocked, WIDE)
+    study_folder.prepare(unlocked, WIDE)
     write_all(unlocked, WIDE)
     real, moves = Folder.move, []
 
@@ -218,10 +218,10 @@ def test_two_that_exchange_a_result_without_locks_leave_a_whole_one(unlocked, mo
         real(self, *arguments)
         moves.append(arguments)
         if len(moves) == step:
-            assert store.consolidate(Folder(unlocked.location), WIDE) == 0
+            assert study_folder.finish(Folder(unlocked.location), WIDE) == 0
 
     monkeypatch.setattr(Folder, "move", move)
-    assert store.consolidate(unlocked, WIDE) == 0
+    assert study_folder.finish(unlocked, WIDE) == 0
     xr.testing.assert_identical(pausejax.open(unlocked.location).load(), expected(WIDE))
 
 
@@ -231,7 +231,7 @@ def test_runs_are_not_lost_while_another_process_exchanges_the_result(tmp_path):
     away = threading.Event()
 
     def exchange():
-        with Folder(tmp_path).lock(store.LOCK):
+        with Folder(tmp_path).lock(study_folder.LOCK):
             os.rename(tmp_path / "results.zarr", tmp_path / "elsewhere")
             away.set()
             time.sleep(0.3)
@@ -240,9 +240,9 @@ def test_runs_are_not_lost_while_another_process_exchanges_the_result(tmp_path):
     other = threading.Thread(target=exchange)
     other.start()
     away.wait()
-    assert store.lost(folder, NARROW, NARROW.identities) == frozenset()
+    assert study_folder.lost(folder, NARROW, NARROW.identities) == frozenset()
     other.join()
-    assert store.lost(folder, NARROW, ["another"]) == {"another"}
+    assert study_folder.lost(folder, NARROW, ["another"]) == {"another"}
 
 
 class Listener:
@@ -269,12 +269,12 @@ def test_a_narrow_study_does_not_replace_a_damaged_wide_result(tmp_path, monkeyp
     """What is sound of it is finished, and the wide study makes the rest again."""
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
     folder = Folder(tmp_path)
-    store.prepare(folder, NARROW)
+    study_folder.prepare(folder, NARROW)
     finish(folder, WIDE)
     (tmp_path / "results.zarr/reward/c/2/0").unlink()
     write_all(folder, NARROW)
-    assert store.consolidate(folder, NARROW) == 0
+    assert study_folder.finish(folder, NARROW) == 0
     sound = set(WIDE.identities[:6])
-    assert store.examine(folder, WIDE).identities == sound | set(NARROW.identities)
+    assert study_folder.examine(folder, WIDE).identities == sound | set(NARROW.identities)
     assert finish(folder, WIDE)[0] == 0
     check(tmp_path, WIDE)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pausejax.results import layouts, store
+from pausejax.results import layouts, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import digest_of, read_sealed, write_sealed
 from pausejax.study.simulation import Layout
@@ -59,7 +59,7 @@ def test_digests_of_files_that_can_not_be_read_leave_the_difference_of_specs(tmp
     finish(Folder(tmp_path), make(seeds=2))
     (tmp_path / "files.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(SpecError) as caught:
-        store.prepare(Folder(tmp_path), make(seeds=1))
+        study_folder.prepare(Folder(tmp_path), make(seeds=1))
     assert {"-seeds = 2", "+seeds = 1"} <= set(caught.value.problems)
 
 
@@ -67,7 +67,7 @@ def test_a_spec_that_is_no_text_is_another_one(tmp_path):
     finish(Folder(tmp_path), make(seeds=2))
     (tmp_path / "spec.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match="holds runs of another spec"):
-        store.prepare(Folder(tmp_path), make(seeds=1))
+        study_folder.prepare(Folder(tmp_path), make(seeds=1))
 
 
 def test_an_altered_layout_is_fixed_anew(tmp_path):
@@ -75,12 +75,12 @@ def test_an_altered_layout_is_fixed_anew(tmp_path):
     first, second = {"cpu": Layout(64, lanes=4)}, {"cpu": Layout(64, lanes=2)}
     table = layouts.Layouts(folder)
     assert table.fix(first) == table.fix(second) == first
-    table.keep_fit("cpu, 64", 9)
-    table.keep_fit("cpu, 64", 12)
-    assert table.by_name() == first and table.fits() == {"cpu, 64": 9}
+    table.keep_fitted_width("cpu, 64", 9)
+    table.keep_fitted_width("cpu, 64", 12)
+    assert table.by_name() == first and table.fitted_widths() == {"cpu, 64": 9}
     text = (tmp_path / "layout.json").read_text()
     (tmp_path / "layout.json").write_text(text.replace("4", "8", 1))
-    assert table.by_name() == table.fits() == {}
+    assert table.by_name() == table.fitted_widths() == {}
     assert table.fix(second) == table.by_name() == second
 
 
@@ -92,12 +92,12 @@ def test_how_runs_were_made_is_in_their_part_and_goes_with_it_into_the_result(tm
     records = [
         {"command": f"pausejax run {name}", "devices": "2 × cpu", "versions": {"jax": "1"}} for name in "ab"
     ]
-    store.prepare(folder, plan)
+    study_folder.prepare(folder, plan)
     for places, record in zip((range(1), range(1, 4)), records, strict=True):
         identities = [plan.identities[place] for place in places]
-        store.write_part(folder, identities, arrays_of(plan, places), record)
+        study_folder.write_part(folder, identities, arrays_of(plan, places), record)
     assert all(name.endswith(".npz") for name in folder.names("parts"))
-    store.consolidate(folder, plan)
+    study_folder.finish(folder, plan)
     assert records_in(pausejax.open(tmp_path)) == records
     finish(folder, make(seeds=3))
     assert records_in(pausejax.open(tmp_path)) == records

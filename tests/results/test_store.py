@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax.results import blocks, store
+from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
 from pausejax.study.spec import SpecError
 
@@ -34,10 +34,10 @@ def test_blocks_do_not_change_a_result(tmp_path, monkeypatch):
 
 def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
     plan, folder = make(), Folder(tmp_path)
-    store.prepare(folder, plan)
+    study_folder.prepare(folder, plan)
     identities = plan.identities
-    store.write_part(folder, identities[:3], arrays_of(plan, range(3)))
-    assert store.consolidate(folder, plan) == 5
+    study_folder.write_part(folder, identities[:3], arrays_of(plan, range(3)))
+    assert study_folder.finish(folder, plan) == 5
     with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 batches of runs are done\)"):
         pausejax.open(tmp_path)
     assert finish(folder, plan) == (0, 5)
@@ -66,7 +66,7 @@ def test_a_new_name_or_label_changes_the_result_but_no_run(tmp_path):
 def test_a_spec_that_takes_runs_away_is_refused(tmp_path):
     finish(Folder(tmp_path), make(seeds=4))
     with pytest.raises(SpecError) as caught:
-        store.prepare(Folder(tmp_path), make(seeds=3))
+        study_folder.prepare(Folder(tmp_path), make(seeds=3))
     assert "holds runs of another spec" in caught.value.problems[0]
     assert {"-seeds = 4", "+seeds = 3"} <= set(caught.value.problems)
     check(tmp_path, make(seeds=4))
@@ -110,14 +110,14 @@ def test_a_kill_between_any_two_steps_loses_nothing(apart, tmp_path, monkeypatch
 
 def test_every_damaged_part_is_found_and_made_again(tmp_path):
     plan, folder = make(), Folder(tmp_path)
-    store.prepare(folder, plan)
+    study_folder.prepare(folder, plan)
     identities = plan.identities
-    store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
+    study_folder.write_part(folder, identities[:4], arrays_of(plan, range(4)))
     (part,) = (tmp_path / "parts").iterdir()
     whole = part.read_bytes()
     for damage in (b"", whole[:1], whole[: len(whole) // 2], whole[:-1], flipped(whole, len(whole) // 2)):
         part.write_bytes(damage)
-        found = store.examine(folder, plan)
+        found = study_folder.examine(folder, plan)
         assert found.damaged == (f"parts/{part.name}",) and not found.identities
     assert finish(folder, plan) == (0, 8)
     check(tmp_path, plan)
@@ -129,15 +129,15 @@ def test_no_flipped_bit_of_a_part_is_believed(tmp_path, pytestconfig):
     A bit of every byte is flipped, a low, a middle and a high one in turn; with --slow all three of each.
     """
     plan, folder = make(), Folder(tmp_path)
-    store.prepare(folder, plan)
-    store.write_part(folder, plan.identities[:2], arrays_of(plan, range(2)))
+    study_folder.prepare(folder, plan)
+    study_folder.write_part(folder, plan.identities[:2], arrays_of(plan, range(2)))
     (part,) = (tmp_path / "parts").iterdir()
     whole = part.read_bytes()
     for place in range(len(whole)):
         bits = (1, 8, 128)
         for bit in bits if pytestconfig.getoption("--slow") else bits[place % 3 :][:1]:
             part.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
-            assert store.examine(folder, plan).damaged == (f"parts/{part.name}",), (place, bit)
+            assert study_folder.examine(folder, plan).damaged == (f"parts/{part.name}",), (place, bit)
 
 
 def flipped(content, place):
@@ -195,9 +195,9 @@ def test_a_lease_is_one_process_alone(tmp_path):
 
 def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypatch):
     plan, folder = make(), Folder(tmp_path)
-    store.prepare(folder, plan)
+    study_folder.prepare(folder, plan)
     identities = plan.identities
-    store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
+    study_folder.write_part(folder, identities[:4], arrays_of(plan, range(4)))
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -205,15 +205,15 @@ def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            store.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
+            study_folder.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
     assert len(os.listdir(tmp_path / "parts")) == 1
-    store.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
+    study_folder.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
     with monkeypatch.context() as patch:
         patch.setattr(xr.Dataset, "to_zarr", full)
         with pytest.raises(OSError, match="No space left"):
-            store.consolidate(folder, plan)
+            study_folder.finish(folder, plan)
     assert sorted(os.listdir(tmp_path)) == [".lock", ".playing", "labels.npz", "parts", "spec.toml"]
-    assert store.consolidate(folder, plan) == 0
+    assert study_folder.finish(folder, plan) == 0
     check(tmp_path, plan)
 
 
@@ -228,7 +228,7 @@ def test_a_folder_under_a_url_holds_the_same_result():
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        store.prepare(Folder(tmp_path / "file" / "out"), make())
+        study_folder.prepare(Folder(tmp_path / "file" / "out"), make())
     assert Path(tmp_path / "file").read_text() == ""
 
 
@@ -245,9 +245,9 @@ def test_an_extension_leaves_a_result_elsewhere_that_a_link_points_to_alone(tmp_
 def test_a_part_that_a_disk_cannot_read_for_a_moment_is_not_removed(tmp_path, monkeypatch):
     """It may hold runs of a larger study that is being played."""
     folder, plan, read = Folder(tmp_path), make(seeds=1), Folder.read
-    store.prepare(folder, plan)
-    store.write_part(folder, plan.identities, arrays_of(plan, range(len(plan.runs))))
-    others = store.write_part(folder, ["of another study"], {"reward": np.zeros((1, 2))})
+    study_folder.prepare(folder, plan)
+    study_folder.write_part(folder, plan.identities, arrays_of(plan, range(len(plan.runs))))
+    others = study_folder.write_part(folder, ["of another study"], {"reward": np.zeros((1, 2))})
 
     def failing(self, name):
         if name == others:
@@ -255,7 +255,7 @@ def test_a_part_that_a_disk_cannot_read_for_a_moment_is_not_removed(tmp_path, mo
         return read(self, name)
 
     monkeypatch.setattr(Folder, "read", failing)
-    assert store.consolidate(folder, plan) == 0
+    assert study_folder.finish(folder, plan) == 0
     check(tmp_path, plan)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [others.rpartition("/")[2]]
 
@@ -298,11 +298,11 @@ def _of_words(folder, plan, name):
 @pytest.mark.parametrize("forge", [_swapped, _of_others, _lacking, _flat, _of_words])
 def test_an_intact_file_that_is_not_the_part_is_damage(forge, tmp_path):
     folder, plan = Folder(tmp_path), make(seeds=2)
-    store.prepare(folder, plan)
-    name = store.write_part(folder, plan.identities[:2], arrays_of(plan, (0, 1)))
-    assert store.examine(folder, plan).identities == set(plan.identities[:2])
+    study_folder.prepare(folder, plan)
+    name = study_folder.write_part(folder, plan.identities[:2], arrays_of(plan, (0, 1)))
+    assert study_folder.examine(folder, plan).identities == set(plan.identities[:2])
     folder.write_arrays(name, forge(folder, plan, name))
-    found = store.prepare(folder, plan)
+    found = study_folder.prepare(folder, plan)
     assert found.damaged == (name,) and not found.identities
     assert finish(folder, plan) == (0, 4)
     check(tmp_path, plan)
@@ -313,7 +313,7 @@ def test_a_part_of_a_larger_study_serves_a_smaller_one(tmp_path):
     larger = make(seeds=1, network={"K": CLIENTS, "m": SLOTS, "failure_probability": [0.0, 0.5]})
     plan, folder = make(seeds=1), Folder(tmp_path)
     places = [place for place, one in enumerate(larger.identities) if one in plan.known]
-    store.prepare(folder, larger)
-    store.write_part(folder, [larger.identities[place] for place in places], arrays_of(larger, places))
+    study_folder.prepare(folder, larger)
+    study_folder.write_part(folder, [larger.identities[place] for place in places], arrays_of(larger, places))
     assert finish(folder, plan) == (0, 0)
     assert "failed_count" not in pausejax.open(tmp_path)

@@ -15,7 +15,7 @@ import xarray as xr
 import pausejax
 from pausejax import kinds
 from pausejax.commands import main as cli
-from pausejax.results import blocks, contents, planned, store, unfinished
+from pausejax.results import blocks, contents, planned, study_folder, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
 
@@ -32,7 +32,7 @@ def _quick(monkeypatch):
 
 def put(folder, plan, rows):
     """Writes some runs of a plan as one part."""
-    store.write_part(folder, [plan.identities[row] for row in rows], arrays_of(plan, rows))
+    study_folder.write_part(folder, [plan.identities[row] for row in rows], arrays_of(plan, rows))
 
 
 def check(found, plan, whole=None):
@@ -50,7 +50,7 @@ def check(found, plan, whole=None):
 @pytest.mark.slow
 def test_any_finished_runs_are_those_of_the_final_result(folder):
     rng = random.Random(0)
-    store.prepare(folder, LARGE)
+    study_folder.prepare(folder, LARGE)
     left, there = list(range(len(LARGE.runs))), []
     rng.shuffle(left)
     while left:
@@ -58,7 +58,7 @@ def test_any_finished_runs_are_those_of_the_final_result(folder):
         put(folder, LARGE, rows)
         there += rows
         assert check(pausejax.open(folder.location, partial=True), LARGE) == sorted(there)
-    store.consolidate(folder, LARGE)
+    study_folder.finish(folder, LARGE)
     final = pausejax.open(folder.location, partial=True)
     assert "partial" not in final.attrs
     xr.testing.assert_identical(final.load(), expected(LARGE))
@@ -66,7 +66,7 @@ def test_any_finished_runs_are_those_of_the_final_result(folder):
 
 def test_a_result_that_is_extended_counts_with_the_new_parts(folder):
     finish(folder, SMALL)
-    assert store.prepare(folder, LARGE).settled == set(SMALL.identities)
+    assert study_folder.prepare(folder, LARGE).settled == set(SMALL.identities)
     first = check(pausejax.open(folder.location, partial=True), LARGE)
     assert {LARGE.identities[row] for row in first} == set(SMALL.identities)
     new = [row for row in range(len(LARGE.runs)) if row not in first][:3]
@@ -103,7 +103,7 @@ def test_no_step_of_a_writer_takes_a_finished_run_away(folder, monkeypatch):
         return call
 
     finish(folder, SMALL)
-    store.prepare(folder, LARGE)
+    study_folder.prepare(folder, LARGE)
     with monkeypatch.context() as patch:
         for name in real:
             patch.setattr(Folder, name, looking(name))
@@ -163,7 +163,7 @@ def test_a_reader_beside_a_writer_sees_whole_runs(tmp_path):
 
 
 def test_a_part_that_is_moved_into_the_result_meanwhile_is_found_there(folder, monkeypatch):
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, range(4))
     real, calls = contents.read, []
 
@@ -171,7 +171,7 @@ def test_a_part_that_is_moved_into_the_result_meanwhile_is_found_there(folder, m
         found = real(*arguments)
         calls.append(found)
         if len(calls) == 1:
-            assert store.consolidate(folder, SMALL) == 0
+            assert study_folder.finish(folder, SMALL) == 0
         return found
 
     monkeypatch.setattr(contents, "read", slow)
@@ -181,7 +181,7 @@ def test_a_part_that_is_moved_into_the_result_meanwhile_is_found_there(folder, m
 
 def test_a_folder_that_never_rests_is_given_up_in_one_line(tmp_path, monkeypatch):
     folder, real, count = Folder(tmp_path), contents.read, 0
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, [0])
 
     def restless(*arguments):
@@ -197,7 +197,7 @@ def test_a_folder_that_never_rests_is_given_up_in_one_line(tmp_path, monkeypatch
 
 def test_a_damaged_part_counts_as_not_finished_and_is_named(tmp_path, capsys):
     folder = Folder(tmp_path)
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, [0, 1])
     (bad,) = (tmp_path / "parts").iterdir()
     put(folder, SMALL, [2])
@@ -225,7 +225,7 @@ def state(folder):
 @pytest.mark.slow
 def test_reading_changes_nothing(tmp_path, monkeypatch):
     finish(Folder(tmp_path), SMALL)
-    store.prepare(Folder(tmp_path), LARGE)
+    study_folder.prepare(Folder(tmp_path), LARGE)
     put(Folder(tmp_path), LARGE, [2, 6])
     before = state(tmp_path)
 
@@ -242,7 +242,7 @@ def test_reading_changes_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["report", "export", "best"])
 def test_an_unfinished_study_is_refused_and_the_way_is_named(command, tmp_path, capsys):
     folder = Folder(tmp_path)
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     assert cli.main([command, str(tmp_path), "--partial"]) == cli.FAILED
     error = capsys.readouterr().err
     assert "0 of 4 runs are finished. Nothing can be shown yet" in error and error.count("\n") == 1
@@ -258,7 +258,7 @@ def test_a_folder_without_labels_is_refused(tmp_path):
         with pytest.raises(FileNotFoundError, match=r"no study with labels\.npz"):
             pausejax.open(place, partial=True)
     # A search does not know its runs in advance.
-    store.prepare(Folder(tmp_path), SMALL, grows=True)
+    study_folder.prepare(Folder(tmp_path), SMALL, grows=True)
     put(Folder(tmp_path), SMALL, [0])
     with pytest.raises(FileNotFoundError, match=r"A search can be read only after its end"):
         pausejax.open(tmp_path, partial=True)
@@ -297,7 +297,7 @@ def forge(folder, **changes):
 )
 def test_forged_labels_are_one_line(change, tmp_path):
     folder = Folder(tmp_path)
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, [0])
     forge(folder, **change)
     with pytest.raises((ValueError, OSError)) as caught:
@@ -307,7 +307,7 @@ def test_forged_labels_are_one_line(change, tmp_path):
 
 def test_no_flipped_bit_of_the_labels_is_believed(tmp_path):
     folder = Folder(tmp_path)
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, [0])
     whole = (tmp_path / "labels.npz").read_bytes()
     for place in range(0, len(whole), 97):
@@ -331,7 +331,7 @@ def test_labels_are_read_as_they_were_written(tmp_path):
 @pytest.mark.slow
 def test_a_saved_partial_result_is_a_result_that_still_says_so(tmp_path):
     folder = Folder(tmp_path / "out")
-    store.prepare(folder, SMALL)
+    study_folder.prepare(folder, SMALL)
     put(folder, SMALL, [0, 3])
     found = pausejax.open(tmp_path / "out", partial=True)
     pausejax.save(found, tmp_path / "saved")

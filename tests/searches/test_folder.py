@@ -11,7 +11,7 @@ import pytest
 from pausejax.commands.main import main
 from pausejax.execution import rounds
 from pausejax.execution.events import LOGGER
-from pausejax.results import store
+from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
@@ -129,14 +129,14 @@ def test_what_was_asked_is_not_put_down_again_for_another_spec(killed):
 def test_a_search_that_was_killed_between_its_first_two_files_begins(searches, tmp_path):
     folder, _ = searches
     (tmp_path / "again").mkdir()
-    shutil.copy(folder / "whole" / store.SPEC, tmp_path / "again")
+    shutil.copy(folder / "whole" / study_folder.SPEC, tmp_path / "again")
     (tmp_path / "whole").symlink_to(folder / "whole")
     ends_as_the_whole(searches, tmp_path / "again")
 
 
 def test_another_optuna_is_refused_before_anything_is_played(killed, monkeypatch):
     monkeypatch.setattr(optuna, "__version__", "4.2.1")
-    monkeypatch.setattr(rounds, "play", None)
+    monkeypatch.setattr(rounds, "play_rounds", None)
     with pytest.raises(SpecError) as refused:
         play(BANDIT, ASKED, Folder(killed))
     (line,) = refused.value.problems
@@ -148,9 +148,11 @@ def test_another_optuna_is_refused_before_anything_is_played(killed, monkeypatch
 @pytest.mark.slow
 def test_the_spec_is_written_by_whoever_goes_on(searches, killed):
     """Its writer may have been killed between search.json and spec.toml."""
-    (killed / store.SPEC).unlink()
+    (killed / study_folder.SPEC).unlink()
     ends_as_the_whole(searches, killed)
-    assert (killed / store.SPEC).read_bytes() == (killed.parent / "whole" / store.SPEC).read_bytes()
+    assert (killed / study_folder.SPEC).read_bytes() == (
+        killed.parent / "whole" / study_folder.SPEC
+    ).read_bytes()
 
 
 @pytest.mark.slow
@@ -204,14 +206,14 @@ def test_nothing_is_played_for_what_does_not_fit():
 
 def out_of_memory(monkeypatch, most):
     """Has the devices run out of memory where more runs than some lie side by side."""
-    play_rounds = rounds.play
+    play_rounds = rounds.play_rounds
 
     def bounded(program, *more):
-        if program.compiled().width > most:
+        if program.executable().width > most:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
         return play_rounds(program, *more)
 
-    monkeypatch.setattr(rounds, "play", bounded)
+    monkeypatch.setattr(rounds, "play_rounds", bounded)
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ TRAINING = {
     "training": {"model": "linear", "learning_rate": {"log_uniform": [0.001, 1.0]}, "max_steps": 2},
     "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}],
 }
-REGRET = SearchOptions(trials=24, metrics=("cumulative_pseudo_regret",), most=12)
+REGRET = SearchOptions(trials=24, metrics=("cumulative_pseudo_regret",), max_width=12)
 
 
 BALANCE = REGRET._replace(metrics=("participation_imbalance",))
@@ -47,7 +47,7 @@ BALANCE = REGRET._replace(metrics=("participation_imbalance",))
 
 def play(document, options, folder=None, on_step=None, **limits):
     study, store = kinds.parse(document, searched=True), FolderStore(folder) if folder else MemoryStore()
-    executor = LocalExecutor(Sources(), lanes=options.most, **limits)
+    executor = LocalExecutor(Sources(), max_width=options.max_width, **limits)
     with contextlib.closing(executor):
         return search(study, options, executor, store, progress=lambda _: on_step and on_step())
 
@@ -71,7 +71,7 @@ def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(at_latency):
 
 @pytest.mark.slow
 def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
-    played = play(TRAINING, SearchOptions(trials=12, most=8))
+    played = play(TRAINING, SearchOptions(trials=12, max_width=8))
     plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
     assert {run.policy for run in played.plan.runs} == {"pause", "sa_pause"}
     np.testing.assert_array_equal(played.result["selected"], plain["selected"])
@@ -110,7 +110,7 @@ def test_each_program_is_compiled_for_one_width(monkeypatch):
         return lower(self, width)
 
     monkeypatch.setattr(GroupProgram, "lower", watch)
-    played = play(TWO, REGRET._replace(trials=100, most=64))
+    played = play(TWO, REGRET._replace(trials=100, max_width=64))
     assert {trial.setting.policy for trial in played.trials} == {"pause", "sa_pause"}
     assert sorted(widths) == [("pause", 6), ("sa_pause", 6)] and len(played.trials) == 100
 
@@ -126,12 +126,12 @@ class Kill(Exception):
         pytest.param(BANDIT, BALANCE._replace(at_latency=12.5, sampler="random"), marks=pytest.mark.slow),
         pytest.param(
             TWO,
-            REGRET._replace(trials=80, most=64, constraints=("max_leakage<=60",)),
+            REGRET._replace(trials=80, max_width=64, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
         ),
         pytest.param(
             TRAINING,
-            SearchOptions(trials=12, most=8, constraints=("max_leakage<=60",)),
+            SearchOptions(trials=12, max_width=8, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
         ),
     ],
@@ -260,7 +260,7 @@ def test_a_search_at_its_end_is_not_played_again_unless_its_result_is_damaged(tm
     asked = REGRET._replace(trials=6)
     whole = play(BANDIT, asked, Folder(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr(rounds, "play", None)
+        patched.setattr(rounds, "play_rounds", None)
         again = play(BANDIT, asked, Folder(tmp_path))
     assert_same_trials(whole, again)
     chunk = next(path for path in (tmp_path / "results.zarr" / "reward" / "c").rglob("*") if path.is_file())

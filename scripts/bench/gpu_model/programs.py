@@ -88,7 +88,7 @@ def compile_case(
             "xla_gpu_autotune_level": "0",  # autotuning would need the device
             "xla_dump_to": folder,
             "xla_dump_hlo_as_text": True,
-            "xla_dump_hlo_module_re": ".*play.*",
+            "xla_dump_hlo_module_re": ".*advance.*",
             **(options or {}),
         }
         compiled = lowered.compile(compiler_options=told)
@@ -122,25 +122,25 @@ def simulation_static(simulation: Any) -> dict[str, Any]:
 
 def trips_of(simulation: Any) -> dict[str, float]:
     """Returns assumed numbers of iterations of data-dependent loops, by their place in the program."""
-    program = getattr(simulation, "program", None)
-    if program is None:
+    config = getattr(simulation, "config", None)
+    if config is None:
         return {}
     steps = simulation_static(simulation).get("annealing_steps", 0)
     found = {
-        r"jit\(play\)/(shard_map/)?rounds/while$": float(program.rounds_per_call),
+        r"jit\(advance\)/(shard_map/)?rounds/while$": float(config.rounds_per_call),
         # The best threshold is evaluated before the loop. Nearly always it is the only candidate.
         r"_best_set\)": 0.0,
         r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),
         # This is an upper bound: short chains need fewer iterations.
-        r"_ward\)": 3.0 * (program.num_clients - 1),
-        r"evaluation/cond$": 1 / program.eval_every,
+        r"_ward\)": 3.0 * (config.num_clients - 1),
+        r"evaluation/cond$": 1 / config.eval_every,
     }
-    if program.learning:
-        taken = np.asarray(num_steps(program.learning.training, simulation.world.data.size))
+    if config.learning:
+        taken = np.asarray(num_steps(config.learning.training, simulation.world.data.size))
         # The client with the most steps decides, and most cohorts have one with many steps.
         found = {
             r"local_steps": float(taken.max()),
-            r"add_in_turn": float(program.clients_per_round),
+            r"add_in_turn": float(config.clients_per_round),
             **found,
         }
     return found
@@ -154,16 +154,16 @@ def least_bytes(simulation: Any, runs: int) -> float:
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
     state = simulation.state_shapes(runs)
-    program = getattr(simulation, "program", None)
-    if program is None or not program.learning:
+    config = getattr(simulation, "config", None)
+    if config is None or not config.learning:
         return 2 * size(state)
     clients = size(state.memory.clients)
-    share = program.clients_per_round / program.num_clients
-    world, training = simulation.world, program.learning.training
+    share = config.clients_per_round / config.num_clients
+    world, training = simulation.world, config.learning.training
     steps = float(np.mean(np.asarray(num_steps(training, world.data.size))))
     sample = world.data.inputs.nbytes / len(world.data.inputs)
-    samples = runs * program.clients_per_round * steps * training.batch_size * sample
-    evaluated = world.test.inputs.nbytes / program.eval_every
+    samples = runs * config.clients_per_round * steps * training.batch_size * sample
+    evaluated = world.test.inputs.nbytes / config.eval_every
     return 2 * (size(state) - clients + share * clients) + samples + evaluated
 
 

@@ -1,8 +1,8 @@
 """The loop over rounds, for all runs of a group at once.
 
-A group is all runs that share one `Program`, which holds the static values. `start` makes the state before
-the first round. `play` advances all runs by a fixed number of rounds. Both functions are pure and are jitted
-once for each program.
+A group is all runs that share one `StaticConfig`, which holds the static values. `start` makes the state
+before the first round. `advance` plays a fixed number of rounds of all runs. Both functions are pure, jitted,
+and traced once for each `StaticConfig` and number of runs.
 """
 
 import functools
@@ -14,13 +14,13 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
-from pausejax.clients.program import (
+from pausejax.clients.inputs import (
     AVAILABILITY,
     HeldWork,
     Hyper,
-    Program,
     Slots,
     State,
+    StaticConfig,
     World,
     initial_key,
     policy_key,
@@ -41,32 +41,32 @@ def initial_params(model: Model, seed: jax.Array) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> State:
+def start(config: StaticConfig, world: World, hyper: Hyper, params: Any = None) -> State:
     """Returns all runs' state before round 1. In mode "training", `params` are the initial models, [R,
     ...]."""
 
     def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
-        clients = Clients(data_share, network.expected_latency(program.build_law(hyper, world.files)))
-        return program.build(hyper, world.files).init(policy_key(program, initial_key(seed)), clients)
+        clients = Clients(data_share, network.expected_latency(config.build_law(hyper, world.files)))
+        return config.build(hyper, world.files).init(policy_key(config, initial_key(seed)), clients)
 
     def init_availability(seed: jax.Array, hyper: Hyper) -> Any:
-        availability = program.build_availability(hyper, world.files)
+        availability = config.build_availability(hyper, world.files)
         if availability.always:
             return ()
         return availability.init(jax.random.fold_in(initial_key(seed), AVAILABILITY))
 
     def mean_reward(hyper: Hyper) -> jax.Array:
-        return network.expected_reward(program.build_law(hyper, world.files), hyper["min_latency"])
+        return network.expected_reward(config.build_law(hyper, world.files), hyper["min_latency"])
 
     runs = world.seed.shape[0]
-    learning, memory = program.learning, None
+    learning, memory = config.learning, None
     if learning:
-        memory = init_memory(learning, params.params, hyper, world.files, program.num_clients)
-        params = init_weights(learning, params, program.num_clients)
+        memory = init_memory(learning, params.params, hyper, world.files, config.num_clients)
+        params = init_weights(learning, params, config.num_clients)
     return State(
-        bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
-        work=_no_work(program, runs) if program.waiting else None,
-        oracle=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
+        bandit=jax.vmap(lambda _: bandit.init(config.num_clients))(world.seed),
+        work=_no_work(config, runs) if config.waiting else None,
+        oracle=jax.vmap(lambda _: regret.init(config.num_clients))(world.seed),
         mean_reward=jax.vmap(mean_reward)(hyper),
         availability=jax.vmap(init_availability)(world.seed, hyper),
         policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
@@ -76,10 +76,10 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     )
 
 
-def _no_work(program: Program, runs: int) -> HeldWork:
+def _no_work(config: StaticConfig, runs: int) -> HeldWork:
     """Returns empty slots for clients that are still at work, [R, waiting]."""
-    shape = runs, program.waiting
-    zeros, size = jnp.zeros(shape), program.learning.num_parameters if program.learning else 0
+    shape = runs, config.waiting
+    zeros, size = jnp.zeros(shape), config.learning.num_parameters if config.learning else 0
     slots = Slots(
         client=jnp.full(shape, -1, jnp.int32),
         remaining=zeros,
@@ -102,8 +102,8 @@ def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
-def play(
-    program: Program,
+def advance(
+    config: StaticConfig,
     mesh: Mesh,
     world: World,
     hyper: Hyper,
@@ -117,7 +117,7 @@ def play(
     sharded; then they fetch samples from each other.
 
     Args:
-      program: the group's static values, static.
+      config: the group's static values, static.
       mesh: the mesh of devices, from `devices.runs_mesh`, static; its size divides R.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
@@ -129,10 +129,10 @@ def play(
       The next state and the records, with leading axes [rounds_per_call, R]. Records after `last_round` have
       no meaning. Test results are NaN in rounds without an evaluation.
     """
-    sharded = program.learning is not None and program.learning.sharded
+    sharded = config.learning is not None and config.learning.sharded
     world_specs = of_world(SPLIT, SHARED, sharded=sharded)
     return jax.shard_map(
-        functools.partial(_play, program),
+        functools.partial(_advance, config),
         mesh=mesh,
         in_specs=(world_specs, SPLIT, SPLIT, SHARED, SHARED),
         out_specs=(SPLIT, P(None, AXIS)),
@@ -140,8 +140,8 @@ def play(
     )(world, hyper, state, first_round, last_round)
 
 
-def _play(
-    program: Program,
+def _advance(
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     state: State,
@@ -155,7 +155,7 @@ def _play(
     state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
     # With `jit` the round is traced once, although it is called twice.
-    played = jax.jit(functools.partial(play_round, program, world, hyper, last_round), inline=True)
+    played = jax.jit(functools.partial(play_round, config, world, hyper, last_round), inline=True)
     record = jax.eval_shape(played, state, first)[1]
     leaves, structure = jax.tree.flatten(record)
     kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
@@ -171,12 +171,12 @@ def _play(
         return state, [all.at[ahead].set(piece) for all, piece in zip(records, pieces, strict=True)]
 
     empty = [
-        jnp.zeros((program.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
+        jnp.zeros((config.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
         for places in alike
     ]
     # A scan is as fast, but its length is fixed. A last call with fewer rounds would need a second program,
     # or a branch in every round that copies the state.
-    left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
+    left = jnp.clip(last_round + 1 - first[0], 0, config.rounds_per_call)
     with jax.named_scope("rounds"):
         state, records = jax.lax.fori_loop(0, left, step, (state, empty))
     found = {n: all[:, i] for places, all in zip(alike, records, strict=True) for i, n in enumerate(places)}

@@ -1,4 +1,4 @@
-"""Defines a group's static program, the input arrays of its runs, and the runs' state between rounds."""
+"""Defines a group's static values, the input arrays of its runs, and the runs' state between rounds."""
 
 import dataclasses
 import zlib
@@ -27,12 +27,10 @@ RELEASE_LIMIT = "release_limit"
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """Static values of a group of runs.
+class StaticConfig:
+    """Static values that the runs of a group share.
 
-    They are the static argument of `play.play`, so JAX compiles once for each `Program`.
-
-    `execution.program.GroupProgram` holds the compiled programs of a group.
+    They are the static argument of `loop.advance`, so JAX compiles a program for each `StaticConfig`.
     """
 
     policy: Bound
@@ -185,7 +183,7 @@ def round_key(seed: jax.Array, round: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), round)
 
 
-def policy_key(program: Program, round_key: jax.Array) -> jax.Array:
+def policy_key(config: StaticConfig, round_key: jax.Array) -> jax.Array:
     """Returns the key of the policy in a round; two policies have different keys."""
-    purpose = zlib.crc32(program.policy.part.name.encode()) & 0x7FFFFFFF
+    purpose = zlib.crc32(config.policy.part.name.encode()) & 0x7FFFFFFF
     return jax.random.fold_in(jax.random.fold_in(round_key, POLICY), purpose)

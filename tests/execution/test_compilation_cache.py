@@ -8,7 +8,7 @@ from jax._src import compilation_cache
 from jax._src.lru_cache import LRUCache
 
 from pausejax.execution import runtime
-from pausejax.execution.compiled import CheckedCache
+from pausejax.execution.compilation_cache import CheckedCache
 
 PROGRAM = bytes(range(64))
 

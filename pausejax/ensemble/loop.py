@@ -17,8 +17,8 @@ from pausejax.parts import Part
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """Static settings of the compiled program. Each distinct `Program` is compiled once."""
+class StaticConfig:
+    """Static settings of `advance`. JAX compiles a program for each distinct `StaticConfig`."""
 
     policy: Part
     rounds: int
@@ -65,21 +65,21 @@ def _runs_last(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), tree)
 
 
-def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
+def rules_of(config: StaticConfig, world: World, hyper: Hyper) -> EnsemblePolicy:
     """Returns the ensemble policy of all runs, with the hyper-parameters of each run."""
     return make_policy(
-        program.policy,
+        config.policy,
         parameters=world.parameters,
         stream_loss=world.stream_loss,
         hyper=hyper,
-        statics=dict(program.statics),
+        statics=dict(config.statics),
     )
 
 
 @partial(jax.jit, static_argnums=0)
-def start(program: Program, world: World, hyper: Hyper) -> State:
+def start(config: StaticConfig, world: World, hyper: Hyper) -> State:
     """Returns the state of all runs before round 1."""
-    rules = rules_of(program, world, hyper)
+    rules = rules_of(config, world, hyper)
     return _runs_first(State(rules.init(), new_record(len(world.parameters), len(hyper.budget))))
 
 
@@ -90,8 +90,8 @@ def stream_order(seeds: jax.Array, count: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=5)
-def play(
-    program: Program,
+def advance(
+    config: StaticConfig,
     mesh: Mesh,
     world: World,
     hyper: Hyper,
@@ -103,7 +103,7 @@ def play(
     """Plays the rounds of up to `records_per_call` records. Each device plays its own share of the runs.
 
     Args:
-      program: the static settings.
+      config: the static settings.
       mesh: the mesh of devices, static; the size of its one axis "runs" divides R.
       world: the arrays that the runs share, the same on all devices.
       hyper: the hyper-parameters, [R] each.
@@ -123,7 +123,7 @@ def play(
     chex.assert_type([*known, seed_index], [float, float, int, int, float, int])
     runs, common = PartitionSpec("runs"), PartitionSpec()
     return jax.shard_map(
-        partial(_play, program),
+        partial(_advance, config),
         mesh=mesh,
         in_specs=(common, runs, runs, runs, common, common),
         out_specs=(runs, PartitionSpec(None, "runs")),
@@ -131,8 +131,8 @@ def play(
     )(world, hyper, seed_index, state, first_round, last_round)
 
 
-def _play(
-    program: Program,
+def _advance(
+    config: StaticConfig,
     world: World,
     hyper: Hyper,
     seed_index: jax.Array,
@@ -140,11 +140,11 @@ def _play(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, dict[str, jax.Array]]:
-    rules = rules_of(program, world, hyper)
-    num_clients = program.num_clients
+    rules = rules_of(config, world, hyper)
+    num_clients = config.num_clients
     seed_keys = jax.vmap(jax.random.key)(world.seeds)
     num_rows = world.order.shape[1]
-    max_reporting = min(num_clients, program.max_uplink // (rules.min_sent + 1))
+    max_reporting = min(num_clients, config.max_uplink // (rules.min_sent + 1))
 
     def play_round(round_number: jax.Array, carry: tuple) -> tuple:
         state, record = carry
@@ -183,16 +183,16 @@ def _play(
         return rules.update(state, choice, feedback), record
 
     def record(carry: tuple, index: jax.Array) -> tuple:
-        first = first_round + index * program.record_every
-        end = jnp.where(first <= last_round, first + program.record_every, first)
+        first = first_round + index * config.record_every
+        end = jnp.where(first <= last_round, first + config.record_every, first)
         with jax.named_scope("rounds"):
             carry = lax.fori_loop(first, end, play_round, carry)
-        last = first + program.record_every - 1
+        last = first + config.record_every - 1
         return carry, summary(carry[1], last, bounded=rules.regret_bound is not None)
 
     carry: tuple = tuple(_runs_last(state))
     series: dict[str, jax.Array]
-    carry, series = lax.scan(record, carry, jnp.arange(program.records_per_call, dtype=jnp.int32))
+    carry, series = lax.scan(record, carry, jnp.arange(config.records_per_call, dtype=jnp.int32))
     return _runs_first(State(*carry)), series
 
 

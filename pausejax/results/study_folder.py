@@ -56,7 +56,7 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
       OSError: the folder can't be made or written to.
     """
     folder.make()
-    found = look(folder, plan, grows=grows)
+    found = checked_contents(folder, plan, grows=grows)
     files = labels.used_files(plan.study)
     folder.write(SPEC, labels.spec_text(plan).encode())
     if not grows:
@@ -68,7 +68,7 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     return found
 
 
-def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
+def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
     if held(folder) is None and not part_names(folder):  # the folder may not exist, and then has no lock
         return Contents()
@@ -134,7 +134,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     return found._replace(current=current)
 
 
-def consolidate(folder: Folder, plan: Plan) -> int:
+def finish(folder: Folder, plan: Plan) -> int:
     """Builds the result if every run is finished, and then removes the parts.
 
     Only one block of runs is in memory at a time. If another process has meanwhile extended the result beyond
@@ -196,10 +196,10 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Builds the result from the finished runs of a plan, and replaces the old result."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = plan.known
-    sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
-    records = [record for source in sources for record in source.records]
+    stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
+    records = [record for stored in stored_runs for record in stored.records]
     try:
-        blocks.write(folder, partial, labels.Labels.of(plan), sources, records)
+        blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, records)
         replace(folder, partial)
     finally:
         folder.remove(partial, manifest.NAME)
