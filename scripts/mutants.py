@@ -97,8 +97,8 @@ def make_copy(folder):
             shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, checkout / name)
-    if (ROOT / ".cache").is_dir():
-        shutil.copytree(ROOT / ".cache", checkout / ".cache")
+    if (ROOT / ".cache" / "compiled").is_dir():
+        shutil.copytree(ROOT / ".cache" / "compiled", checkout / ".cache" / "compiled")
     if (ROOT.parent / "shared").is_dir():
         (folder / "shared").symlink_to(ROOT.parent / "shared")
     return checkout
