@@ -8,6 +8,7 @@ import numpy as np
 
 from pausejax import data, network, policies, privacy
 from pausejax.clients.checks import check
+from pausejax.clients.costs import cohort_shapes
 from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.play import initial_params, play, start
@@ -77,5 +78,5 @@ KIND = Kind(
     complete=complete,
     optional=frozenset(),
     simulation=simulation,
-    programs=(play, start, initial_params, vectors_of_run, client_metric),
+    programs=(play, start, cohort_shapes, initial_params, vectors_of_run, client_metric),
 )
