@@ -1,5 +1,6 @@
 """Estimates the costs of a group of runs before anything is computed: memory, and iterations of loops."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.clients.inputs import Files, Hyper
+from pausejax.clients.inputs import Files, Hyper, StaticConfig
 from pausejax.clients.record import Record
 from pausejax.federated.batches import num_steps
 from pausejax.policies.base import Clients, View
@@ -19,19 +20,26 @@ SimulationOfClients = Any
 
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
     """Returns the largest size of a cohort, and whether its clients' updates are stored separately."""
-    config, (world, hyper) = simulation.config, simulation.argument_shapes(1)
-    clients, keeps, learning = jnp.ones(config.num_clients), [], config.learning
+    world, hyper = simulation.argument_shapes(1)
+    members, kept = cohort_shapes.eval_shape(simulation.config, hyper, world.files)
+    return members.shape[0], kept.shape[0] > 0
 
-    def one_round(hyper: Hyper, files: Files) -> jax.Array:
-        key = jax.random.key(0)
-        policy = config.build({name: values[0] for name, values in hyper.items()}, files)
-        values = {name: values[0] for name, values in hyper.items()} | files
-        of_rows = learning and learning.build_aggregator(values).combine is not None
-        keeps.append(bool(policy.needs_updates or of_rows or config.waiting))
-        state = policy.init(key, Clients(clients, clients))
-        return policy.select(key, state, View(jnp.int32(1), clients, lambda c: clients[c])).members
 
-    return jax.eval_shape(one_round, hyper, world.files).shape[0], keeps[0]
+@functools.partial(jax.jit, static_argnums=0)
+def cohort_shapes(config: StaticConfig, hyper: Hyper, files: Files) -> tuple[jax.Array, jax.Array]:
+    """Returns a cohort, and an array that is empty unless its clients' updates are stored separately.
+
+    Only the shapes of both are used. With `jit`, JAX keeps the trace for all equal groups. So a study that
+    is simulated again is not traced again.
+    """
+    clients, key, learning = jnp.ones(config.num_clients), jax.random.key(0), config.learning
+    values = {name: of_runs[0] for name, of_runs in hyper.items()}
+    policy = config.build(values, files)
+    of_rows = learning and learning.build_aggregator(values | files).combine is not None
+    kept = jnp.zeros(int(bool(policy.needs_updates or of_rows or config.waiting)))
+    state = policy.init(key, Clients(clients, clients))
+    view = View(jnp.int32(1), clients, lambda c: clients[c])
+    return policy.select(key, state, view).members, kept
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:

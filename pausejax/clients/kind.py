@@ -8,6 +8,7 @@ import numpy as np
 
 from pausejax import data, network, policies, privacy
 from pausejax.clients.checks import check
+from pausejax.clients.costs import cohort_shapes
 from pausejax.clients.loop import advance, initial_params, start
 from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
@@ -77,5 +78,5 @@ KIND = Kind(
     complete=complete,
     optional=frozenset(),
     simulation=simulation,
-    jitted=(advance, start, initial_params, vectors_of_run, client_metric),
+    jitted=(advance, start, cohort_shapes, initial_params, vectors_of_run, client_metric),
 )

@@ -1,5 +1,6 @@
 """Labels a result: computes its coordinates and combines finished runs into one data set."""
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -22,6 +23,9 @@ from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Kind, Plan, Study
 from pausejax.version import __version__
+
+_version = functools.cache(importlib.metadata.version)
+"""Returns the version of an installed package. It reads files, so its results are kept."""
 
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
@@ -232,7 +236,7 @@ def attributes_of(plan: Plan) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the software on which the numbers depend."""
-    libraries = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    libraries = {name: _version(name) for name in ("jax", "jaxlib", "numpy")}
     return {**libraries, "pausejax": __version__, "python": platform.python_version()}
 
 

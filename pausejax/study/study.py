@@ -249,7 +249,7 @@ class Kind:
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that builds the simulation of a group."""
     jitted: tuple[Any, ...]
-    """Jitted functions that simulate a group. JAX compiles each of them for every group."""
+    """Jitted functions that simulate a group. JAX keeps traces and programs of each for every group."""
 
     def __reduce__(self) -> Any:
         # A kind is pickled by name, because it is a constant of its module and a copy would be another

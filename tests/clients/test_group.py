@@ -10,6 +10,7 @@ import pytest
 from pausejax import data, kinds, network
 from pausejax.clients import costs, expected_regret
 from pausejax.clients.build import build_config
+from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.record import Record
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
@@ -136,6 +137,18 @@ def test_a_round_trains_and_records_as_many_as_the_policy_has_slots(policy, slot
     assert costs.cohort_of(simulation) == (slots, False)
     record = 4 * (len(Record._fields) + slots)
     assert simulation.device_bytes().per_run["records"] == 2 * simulation.rounds_per_call * record
+
+
+def test_cohorts_of_equal_groups_are_traced_once(monkeypatch):
+    equal, traced, build = (
+        [simulation_of(policy=[{"name": "random"}]) for _ in range(2)],
+        [],
+        StaticConfig.build,
+    )
+    monkeypatch.setattr(StaticConfig, "build", lambda *given: traced.append(given) or build(*given))
+    costs.cohort_shapes.clear_cache()
+    assert [costs.cohort_of(simulation) for simulation in equal] == [(M, False)] * 2
+    assert len(traced) == 1
 
 
 def test_updates_that_a_policy_reads_lie_on_the_device(copied):
