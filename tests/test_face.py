@@ -177,6 +177,22 @@ def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut
     assert not (tmp_path / "saved").exists()
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda r: r.isel(slot=slice(1)), "equally many selections"),
+        (lambda r: r.isel(client=slice(None, None, -1)), "the coordinate client must be 0, 1, 2"),
+        (lambda r: r.sortby("round", ascending=False), "round: must be ascending"),
+        (lambda r: r.where(r["elapsed"] > r["elapsed"].mean()), "result: "),
+    ],
+)
+def test_what_no_one_could_open_or_extend_does_not_replace_a_result(result, tmp_path, spoil, said):
+    pausejax.save(result, tmp_path)
+    with pytest.raises(ValueError, match=said):
+        pausejax.save(spoil(result), tmp_path)
+    xr.testing.assert_identical(pausejax.open(tmp_path).load(), result)
+
+
 def test_the_runs_of_a_few_clients_are_saved_from_a_study_of_many(tmp_path):
     both = pausejax.simulate("random", **{**STUDY, "num_clients": [4, 6]})
     few = pausejax.select(both, num_clients=4)

@@ -80,8 +80,8 @@ def paired_difference(
 ) -> xr.Dataset:
     """Computes the mean of policy a's metric minus policy b's, over pairs of runs on the same network.
 
-    Runs are paired by seed and by the value of every axis that both policies have. Each value of an axis that
-    only one policy has makes a separate setting.
+    Runs are paired by seed and by every axis of which both policies have several values. Each value of an
+    axis of which only one policy has several values makes a separate setting.
 
     Args:
       result: a result, or its `finals`.
@@ -94,7 +94,7 @@ def paired_difference(
 
     Returns:
       A data set with `mean`, `low`, `high` and more, as `mean_ci` returns it. Its attributes policy_a and
-      policy_b name the two sides.
+      policy_b name the two sides. Its attribute `unpaired` counts the runs of both sides that are in no pair.
 
     Raises:
       ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the metric has another
@@ -103,9 +103,9 @@ def paired_difference(
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
     table = runs_table(result)
-    sides = [
-        _side(result, table, side, name) for name, side in (("policy_a", policy_a), ("policy_b", policy_b))
-    ]
+    sides = _without_constants(
+        _side(result, table, policy_a, "policy_a"), _side(result, table, policy_b, "policy_b")
+    )
     own = [[name for name in axes_of(result) if name in side.columns] for side in sides]
     shared = [name for name in own[0] if name in own[1]]
     pairs = sides[0].merge(sides[1], on=["seed", *shared], suffixes=("", " b"), sort=False)
@@ -126,7 +126,10 @@ def paired_difference(
         compared = figures.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
         refuse_unlike(compared, metric, compared[metric].values, [_SETTING], ask="")
     found = _means(difference, rows, keys, averaged, array, result, level)
-    return found.assign_attrs(policy_a=_name(policy_a, result), policy_b=_name(policy_b, result))
+    unpaired = sum(map(len, sides)) - pairs["place"].nunique() - pairs["place b"].nunique()
+    return found.assign_attrs(
+        policy_a=_name(policy_a, result), policy_b=_name(policy_b, result), unpaired=int(unpaired)
+    )
 
 
 def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
@@ -161,6 +164,19 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
     own = table[chosen].assign(place=np.flatnonzero(chosen))
     lacking = [name for name in axes_of(result) if own[name].isna().all()]
     return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
+
+
+def _without_constants(one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the rows of two sides without the axes by which their runs are not paired.
+
+    An axis is removed from a side in which it has a single value, unless both sides have the same one.
+    """
+    for name in one.columns.intersection(other.columns).difference(["seed", "place"]):
+        values, others = set(one[name]), set(other[name])
+        if values != others or len(values) > 1:
+            one = one.drop(columns=name) if len(values) == 1 else one
+            other = other.drop(columns=name) if len(others) == 1 else other
+    return one, other
 
 
 def _means(

@@ -19,6 +19,7 @@ from pausejax.results.stores import MemoryStore, Store
 from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
+from pausejax.study.spec import refuse_changed_files
 from pausejax.study.study import Plan
 
 _BATCHES_PER_WORKER = 4
@@ -163,10 +164,11 @@ def work_left(
       shard: this process's number, from 1, and the number of processes.
 
     Raises:
-      SpecError, OSError: as `Executor.layouts`.
+      SpecError, OSError: as `Executor.layouts`; or a file of the study has changed meanwhile.
     """
     # The layouts come first, because a Ray cluster must be connected before JAX starts.
     layouts = executor.layouts(plan, store, contents.settled)
+    refuse_changed_files(plan.study)  # the executor has read them
     index, count = shard
     if count > 1:
         # Shards may run on different devices, but must use the same batches. So the first shard fixes the

@@ -92,12 +92,14 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     (_, minus), *rivals = sides.items()
     any_values = whole[next(iter(metrics), "seed")]
     pairs = {name: _pairs(whole, side, minus, any_values, over) for name, side in rivals}
+    left_out += [f"no paired differences: {why}" for why in pairs.values() if isinstance(why, str)]
+    paired = {name: found for name, found in pairs.items() if not isinstance(found, str)}
     left_out += [
-        f"no paired differences of {name} and {first}: they have no pair of runs with one seed"
-        for name, found in pairs.items()
-        if found is None
+        f"paired differences of {name} and {first} leave out {found.attrs['unpaired']} runs without a partner"
+        for name, found in paired.items()
+        if found.attrs["unpaired"]
     ]
-    numbers = [found["count" if averaged else "runs"].values for found in pairs.values() if found is not None]
+    numbers = [found["count" if averaged else "runs"].values for found in paired.values()]
     count = sum(map(len, numbers))
     level = 1 - 0.05 / max(count, 1)
     over_seeds = seeds_in_words(np.concatenate(numbers)) if numbers else "no seed"
@@ -118,7 +120,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         for metric in metrics.values():
             column: dict[str, tuple[str, str]] = {}
             try:
-                if pairs[name] is not None:
+                if name in paired:
                     with np.errstate(invalid="ignore"):
                         found = paired_difference(whole, side, minus, metric.name, over=over, level=level)
                     column = _compared(found, name, metric)
@@ -149,14 +151,16 @@ def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
 
 def _pairs(
     whole: xr.Dataset, side: Side, minus: Side, values: xr.DataArray, over: Sequence[str]
-) -> xr.Dataset | None:
-    """Returns the differences `side` minus `minus` in some values of the runs, paired by seed; None if there
-    is no pair."""
+) -> xr.Dataset | str:
+    """Returns the differences `side` minus `minus` in some values of the runs, paired by seed.
+
+    If there is no pair, the function returns a line that says why.
+    """
     try:
         with np.errstate(invalid="ignore"):
             return paired_difference(whole, side, minus, values, over=over)
-    except ValueError:
-        return None
+    except ValueError as error:
+        return str(error)
 
 
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:

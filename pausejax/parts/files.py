@@ -16,7 +16,8 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
     """Reads a table of finite numbers with a given number of columns.
 
     Args:
-      path: a .npy file, or else a text file with commas; a first line without numbers is a heading.
+      path: a .npy file, or else a text file with commas; a first line without numbers is a heading. A first
+        line that numbers the columns is refused.
       columns: the number of columns, one for each client; None allows any number.
 
     Returns:
@@ -65,9 +66,27 @@ def _npy(path: Path) -> np.ndarray:
 
 
 def _text(path: Path) -> np.ndarray:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         first = file.readline()
-    return np.loadtxt(path, delimiter=",", ndmin=2, skiprows=0 if _is_row(first) else 1)
+    skipped = 0 if _is_row(first) else 1
+    table = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=skipped, encoding="utf-8-sig")
+    if not skipped and _begins_with_column_numbers(table):
+        raise ValueError(
+            f'its first line "{first.strip()[:40]}" may number the columns, as pandas does by default. Write '
+            "the file without this line (header=False), or as .npy if these are values"
+        )
+    return table
+
+
+def _begins_with_column_numbers(table: np.ndarray) -> bool:
+    """Returns whether the first of several rows is 0, 1, 2, … or 1, 2, 3, …, in a table of other numbers.
+
+    Only the first form counts in tables of one or two columns, and neither in tables of 0 and 1.
+    """
+    columns = table.shape[1]
+    numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]
+    first_of = any(np.array_equal(table[0], numbers) for numbers in numbered) if len(table) > 1 else False
+    return first_of and not np.isin(table, (0, 1)).all()
 
 
 def _is_row(line: str) -> bool:

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis import schema
+from pausejax.analysis import schema, soundness
 from pausejax.analysis.eval_times import EVAL_ELAPSED
+from pausejax.analysis.per_run import run_blocks
 from pausejax.results import blocks, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
@@ -77,7 +79,9 @@ def _check(result: xr.Dataset) -> None:
     for name in whole:
         if result[name].dims[:1] != ("run",):
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
+    soundness.check(result)
     _check_lengths(result)
+    _check_clients(result)
     # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So
     # a run is the same only if all its coordinates are equal.
     columns = {str(name): column.values for name, column in result.coords.items() if column.dims == ("run",)}
@@ -103,6 +107,27 @@ def _check_lengths(result: xr.Dataset) -> None:
             raise ValueError(
                 f"result: the dimension {dim} must have the length {length}, not {result.sizes[dim]}. "
                 "Nothing was saved"
+            )
+
+
+def _check_clients(result: xr.Dataset) -> None:
+    """Checks that the clients of a result are in their order, and that no selection was cut off.
+
+    Raises:
+      ValueError: clients were put into another order, or slots or rounds were cut off.
+    """
+    for dim in ("client", "slot"):
+        if dim in result.coords and (result[dim].values != range(result.sizes[dim])).any():
+            raise ValueError(f"result: the coordinate {dim} must be 0, 1, 2, …. Nothing was saved")
+    if not {"selected", "counts"} <= set(result.data_vars):
+        return
+    for runs in run_blocks(result["selected"], result["counts"]):
+        part = result.isel(run=runs)
+        selected = (part["selected"].values >= 0).sum(axis=(1, 2))
+        if (selected != np.maximum(part["counts"].values, 0).sum(axis=1)).any():
+            raise ValueError(
+                "result: selected and counts must have equally many selections, but have not. Were slots cut "
+                "off? Nothing was saved"
             )
 
 

@@ -212,6 +212,25 @@ def _files(reader: Reader, folder: Path, tables: Sequence[Mapping[str, Axis]]) -
     return found
 
 
+def refuse_changed_files(study: Study) -> None:
+    """Checks that the files of a study still have the content that the identities of its runs cover.
+
+    Raises:
+      SpecError: a file has changed since the spec was parsed.
+    """
+    changed = []
+    for name, digest in study.files.items():
+        path = study.folder / name
+        try:
+            same = digest_of_file(path) == digest
+        except OSError:
+            same = False
+        if not same:
+            changed.append(f"{path}: changed while the study was starting. Run the same command again")
+    if changed:
+        raise SpecError(changed)
+
+
 def _copy(table: Any) -> Any:
     if isinstance(table, Mapping):
         return {key: _copy(value) for key, value in table.items()}
@@ -230,9 +249,13 @@ def _override(
         problems.append(f"--set {override}: must be section.key=value")
         return None
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
-        value = text.strip()
+        read = {"value": text.strip()}
+    if len(read) > 1:
+        problems.append(f"--set {override}: must set one key, not {len(read)}")
+        return None
+    value = read["value"]
     if not sections and key == "policy" and (kept := _names(value)):
         value = _policies_named(document, kept, override, problems)
     aliases, parameters = (words.aliases, words.parameters) if words else ({}, {})

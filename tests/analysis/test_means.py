@@ -188,3 +188,37 @@ def test_an_interval_covers_as_often_as_it_says(seeds):
         found = interval(samples, level=level)
         hits = ((found.low <= 1) & (found.high >= 1)).sum()
         assert stats.binomtest(int(hits), 4000, level).pvalue > 3e-5, (level, hits)
+
+
+def test_a_parameter_of_which_one_policy_has_one_value_pairs_no_runs():
+    """PAUSE sweeps a parameter that the other policy has at one value, in its list or not."""
+    for value in (5.0, 7.0):
+        policies = {
+            "pause": {"privacy_weight": [1.0, 5.0, 25.0]},
+            "random": {"privacy_weight": [value]},
+        }
+        result = build(policies, 4, ("privacy_weight",), "bandit", whole=True)[0]
+        policy, seed, weight = (result[name].values for name in ("policy", "seed", "privacy_weight"))
+        elapsed = analysis.finals(result)["elapsed"].values.astype(np.float64)
+        own = {(p, s, w): e for p, s, w, e in zip(policy, seed, weight, elapsed, strict=True)}
+        each = analysis.paired_difference(result, "random", "pause", "elapsed").sortby("privacy_weight")
+        assert each["privacy_weight"].values.tolist() == [1.0, 5.0, 25.0] and each.attrs["unpaired"] == 0
+        expected = [
+            [own["random", s, value] - own["pause", s, w] for s in range(4)] for w in (1.0, 5.0, 25.0)
+        ]
+        np.testing.assert_allclose(each["mean"], np.mean(expected, axis=1))
+        whole = analysis.paired_difference(
+            result, "pause", "random", "elapsed", over=("seed", "privacy_weight")
+        )
+        np.testing.assert_allclose(whole["mean"], [-np.mean(expected)])
+        assert whole["runs"].values.tolist() == [12] and whole["count"].values.tolist() == [4]
+
+
+def test_runs_in_no_pair_are_counted():
+    result = build({"a": {}, "b": {}}, 5, (), "bandit", whole=True)[0]
+    fewer = result.isel(run=np.flatnonzero((result["policy"].values == "a") | (result["seed"].values < 3)))
+    assert analysis.paired_difference(fewer, "a", "b", "elapsed").attrs["unpaired"] == 2
+    weights = {"a": {"privacy_weight": [1.0, 5.0]}, "b": {"privacy_weight": [5.0, 25.0]}}
+    result = build(weights, 5, ("privacy_weight",), "bandit", whole=True)[0]
+    found = analysis.paired_difference(result, "a", "b", "elapsed")
+    assert found["privacy_weight"].values.tolist() == [5.0] and found.attrs["unpaired"] == 10

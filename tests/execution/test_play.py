@@ -21,6 +21,7 @@ from pausejax.results import checkpoint
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore
 from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
 
 from ..alike import assert_alike
 
@@ -530,3 +531,21 @@ def test_a_tracker_is_finished_where_a_study_is_interrupted(tmp_path):
     with pytest.raises(Interrupted):
         simulate(BANDIT, tmp_path, twice(lambda _: (_ for _ in ()).throw(Interrupted)), tracker=log)
     assert log.calls[-1] == ("finish",)
+
+
+@pytest.mark.parametrize("later", ["9,9,9,9,9,9,9,9", None])
+def test_a_file_that_changes_while_a_study_starts_is_refused(tmp_path, later):
+    file, out = tmp_path / "latencies.csv", tmp_path / "out"
+    file.write_text("0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5")
+    network = {**BANDIT["network"], "latency": "trace", "trace_file": str(file)}
+    plan = make_plan(parse({**BANDIT, "network": network, "policy": [{"name": "random"}]}))
+
+    class Slow(LocalExecutor):
+        def layouts(self, *given):
+            found = super().layouts(*given)
+            file.write_text(later) if later else file.unlink()
+            return found
+
+    with pytest.raises(SpecError, match=r"latencies\.csv: changed while the study was starting"):
+        play(plan, Slow(Sources()), FolderStore(Folder(out)), progress=lambda _: None)
+    assert not list(out.rglob("parts/*"))

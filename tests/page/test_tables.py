@@ -98,6 +98,18 @@ def equal_policies(count, seeds, metrics, rng):
     return made.assign_attrs(metrics=json.dumps(table))
 
 
+def test_runs_without_a_partner_are_counted_in_a_note():
+    result = build({"a": {}, "b": {}}, 5, (), "bandit", whole=True)[0]
+    fewer = result.isel(run=np.flatnonzero((result["policy"].values == "a") | (result["seed"].values < 3)))
+    _, notes = tables.differences(fewer, "b")
+    assert notes == ["paired differences of a and b leave out 2 runs without a partner"]
+    apart = result.isel(run=np.flatnonzero((result["policy"].values == "a") == (result["seed"].values < 3)))
+    _, notes = tables.differences(apart, "b")
+    assert notes == [
+        "no paired differences: a and b: can't be paired, because no two of their runs have the same seed"
+    ]
+
+
 @pytest.mark.slow
 def test_equal_policies_are_seldom_marked():
     """12 columns of 7 rivals: a column has a mark with a probability of at most 0.05, 4 of 12 with 0.002."""

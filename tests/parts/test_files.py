@@ -4,6 +4,7 @@ import os
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,29 @@ def test_text_with_and_without_a_heading(tmp_path, text):
     found = read_numbers(tmp_path / "t.csv", 2)
     np.testing.assert_array_equal(found, TABLE)
     assert found.dtype == np.float32
+
+
+def test_a_mark_of_the_byte_order_is_no_heading(tmp_path):
+    (tmp_path / "t.csv").write_text("0.5\n0.25\n", encoding="utf-8-sig")
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", 1), [[0.5], [0.25]])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7])
+def test_a_heading_that_numbers_the_columns_is_refused(tmp_path, columns):
+    table = pd.DataFrame(np.full((4, columns), 0.5))
+    for first in (0, 1) if columns > 2 else (0,):
+        table.columns = range(first, first + columns)
+        table.to_csv(tmp_path / "t.csv", index=False)
+        with pytest.raises(ValueError, match="may number the columns"):
+            read_numbers(tmp_path / "t.csv", columns)
+    table.to_csv(tmp_path / "t.csv", index=False, header=False)
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", columns), table)
+
+
+@pytest.mark.parametrize("rows", [[[0, 1], [1, 1]], [[0, 1, 2]], [[1, 2], [3, 4]], [[1, 2, 4], [0, 1, 2]]])
+def test_rows_that_number_no_columns_are_numbers(tmp_path, rows):
+    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False, header=False)
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", len(rows[0])), rows)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, bool])

@@ -120,6 +120,11 @@ def test_malformed_override(override):
     assert "must be section.key=value" in problems(MINIMAL, overrides=[override])[0]
 
 
+def test_an_override_of_several_lines_is_refused():
+    (line,) = problems(MINIMAL, overrides=["reward.gamma=5\nrounds=7"])
+    assert line.endswith("must set one key, not 2")
+
+
 def test_missing_and_broken_files(tmp_path):
     with pytest.raises(SpecError, match="can't be read: No such file"):
         spec.load(tmp_path / "none.toml")
