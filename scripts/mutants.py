@@ -120,10 +120,13 @@ def import_libraries():
 
 
 class Watch:
-    """Records the first test that fails and the number of tests that ran."""
+    """Puts slow tests last, and records the first test that fails and the number of tests that ran."""
 
     def __init__(self):
         self.failed, self.count = "", 0
+
+    def pytest_collection_modifyitems(self, items):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
     def pytest_runtest_logreport(self, report):
         self.count += report.when == "call"
