@@ -181,7 +181,7 @@ def evaluate_if_due(
       config: the group's static values.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
-      round: int32 [R], t of each run.
+      round: int32 [R], t, which is equal for all runs.
       last_round: int32 scalar, the last round, which is always evaluated.
       learned: the result of learning in this round.
     """
@@ -190,7 +190,7 @@ def evaluate_if_due(
     if learning is None:
         return unknown, unknown
     assert world.test is not None
-    # Runs of a batch are evaluated in the same step, even if their rounds t differ, so the first run decides.
+    # `loop.advance` plays the same round t of all runs, so the first run decides for all.
     due = (round[0] % config.eval_every == 0) | (round[0] == last_round)
     test, files, share = world.test, world.files, world.data_share
 

@@ -40,7 +40,7 @@ def play_round(
       hyper: hyper-parameters by name, float32 [R] each.
       last_round: int32 scalar, the last round, which is always evaluated.
       state: the state before the round.
-      round: int32 [R], t of each run.
+      round: int32 [R], t, which is equal for all runs.
     """
     keys = jax.vmap(round_key)(world.seed, round)
     draw = functools.partial(draw_network, config, world.files)

@@ -22,27 +22,28 @@ class Batch(NamedTuple):
         return tuple(run.identity for run in self.runs)
 
 
-def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
-    """Returns the groups with at least one run whose identity is not in `settled`."""
-    known = frozenset(settled)
+def groups_left(plan: Plan, in_result: Collection[str]) -> list[Group]:
+    """Returns the groups with at least one run whose identity is not in `in_result`."""
+    known = frozenset(in_result)
     return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
 
 
 def batches(
-    plan: Plan, settled: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
+    plan: Plan, in_result: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
 ) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
-    The arguments do not change while processes work on the study. So all processes make the same cut.
+    No argument changes while processes play the study. So all processes make the same cut.
 
     Args:
       plan: the whole plan.
-      settled: identities of runs whose results existed before any process began; these runs are left out.
+      in_result: identities of the runs in the result, which are left out. Runs in parts are not left out,
+        because parts change while processes play.
       max_runs: the largest number of runs of a batch, by the key of each group that has runs left.
       min_batches: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
         with the largest batches is cut first.
     """
-    known = set(settled)
+    known = set(in_result)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
     counts = [
         -(-len(runs) // max_runs[group.key]) if runs else 0

@@ -69,7 +69,7 @@ class LocalExecutor:
         self._threads = ThreadPoolExecutor(os.cpu_count())
 
     def layouts(
-        self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
+        self, plan: Plan, store: "Store | None" = None, in_result: Collection[str] = ()
     ) -> dict[str, Layout]:
         """Returns the layout of each group that has runs left, by the group's key.
 
@@ -78,9 +78,9 @@ class LocalExecutor:
         Args:
           plan: the study's plan.
           store: the store of the study's result; None: layouts are neither read nor stored.
-          settled: identities of runs that were in the result before any process began.
+          in_result: identities of the runs in the result, `Contents.in_result`.
         """
-        groups = groups_left(plan, settled)
+        groups = groups_left(plan, in_result)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}
         own = {}
@@ -89,10 +89,10 @@ class LocalExecutor:
             own[group.key] = layout._replace(runs=min(self.max_width or layout.runs, layout.runs))
         if store is None:
             return own
-        fixed = store.layouts.fix({names[key]: layout for key, layout in own.items()})
+        stored = store.layouts.setdefault({names[key]: layout for key, layout in own.items()})
         for group in groups:
-            self.program(plan.study, group, fixed[names[group.key]])
-        return {key: fixed[name] for key, name in names.items()}
+            self.program(plan.study, group, stored[names[group.key]])
+        return {key: stored[name] for key, name in names.items()}
 
     def program(self, study: Study, group: Group, layout: Layout | None = None) -> GroupProgram:
         """Returns a group's program. The first call for a layout makes the program.

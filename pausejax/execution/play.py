@@ -36,13 +36,13 @@ class Executor(Protocol):
     def workers(self) -> int:
         """The number of processes that play batches."""
 
-    def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
+    def layouts(self, plan: Plan, store: Store, in_result: Collection[str] = ()) -> dict[str, Layout]:
         """Reads a study's layouts for devices of this kind from a store. Adds those that the store lacks.
 
         Args:
           plan: the study's plan.
           store: the store of the study's result.
-          settled: identities of runs that were in the result before any process began.
+          in_result: identities of the runs in the result, `Contents.in_result`.
 
         Returns:
           The layout of each group that has runs left, by the group's key.
@@ -132,7 +132,7 @@ def play(
         reported = play_batches(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
-        missing = store.finish(plan)
+        missing = store.build_if_complete(plan)
         own = set(contents.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, own)):
             raise OSError(
@@ -166,17 +166,17 @@ def work_left(
       SpecError, OSError: as `Executor.layouts`.
     """
     # The layouts come first, because a Ray cluster must be connected before JAX starts.
-    layouts = executor.layouts(plan, store, contents.settled)
+    layouts = executor.layouts(plan, store, contents.in_result)
     index, count = shard
     if count > 1:
         # Shards may run on different devices, but must use the same batches. So the first shard fixes the
         # sizes.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
-        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
+        cut = store.layouts.setdefault({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     max_runs = {key: layout.runs for key, layout in layouts.items()}
-    work = share(batches(plan, contents.settled, max_runs, min_batches=max(count, workers)), index, count)
+    work = share(batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count)
     return unfinished(work, contents.identities)
 
 

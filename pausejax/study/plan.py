@@ -56,7 +56,8 @@ def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tupl
     """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
     Optional terms, such as a proximal term or failures, cost time. Therefore programs with and without such a
-    term are separate. The program of a run never depends on the other runs of its study.
+    term are separate. Whether two runs share a program depends on these two runs alone. The shapes of the
+    program's arrays depend on all runs of the group: for example, there is one partition for each seed.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
     parameters = study.words.parameters

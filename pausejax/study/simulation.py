@@ -17,13 +17,14 @@ class Layout(NamedTuple):
     """Layout of a group on devices. The layout affects the last bits of floats."""
 
     runs: int
-    """Largest width of a program: the number of runs that are computed in parallel if memory allows."""
+    """Largest width of a program: the number of runs that all devices of a process together compute in
+    parallel, if memory allows."""
     sharded: bool = False
     """Whether each device holds a share of the training inputs instead of all inputs."""
     lanes: int = 0
-    """Number of clients, not of runs, that are trained in parallel."""
+    """Number of clients, not of runs, that each device trains in parallel."""
     eval_lanes: int = 0
-    """Number of global models, one for each run, that are evaluated in parallel."""
+    """Number of global models, one for each run, that each device evaluates in parallel."""
     eval_batch: int = 0
     """Approximate number of test samples in an evaluation batch."""
     conv: str = ""

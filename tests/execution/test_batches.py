@@ -14,9 +14,9 @@ def plan(seeds, **axes):
     return make_plan(parse({"mode": "bandit", "rounds": 5, "seeds": seeds, "policy": policies, **axes}))
 
 
-def cut(plan, settled, most, **more):
+def cut(plan, in_result, most, **more):
     """With the same number of runs for every group."""
-    return batches(plan, settled, {group.key: most for group in plan.groups}, **more)
+    return batches(plan, in_result, {group.key: most for group in plan.groups}, **more)
 
 
 @pytest.mark.slow
@@ -25,16 +25,16 @@ def cut(plan, settled, most, **more):
     static=st.integers(1, 3),
     most=st.integers(1, 40),
     count=st.integers(1, 12),
-    settled=st.sets(st.integers(0, 200)),
+    in_result=st.sets(st.integers(0, 200)),
     finished=st.sets(st.integers(0, 200)),
     width=st.integers(1, 9),
 )
 @settings(deadline=None)
-def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, settled, finished, width):
+def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, in_result, finished, width):
     whole = plan(seeds, network={"num_clients": list(range(8, 8 + static))})
     named = lambda places: {whole.identities[p] for p in places if p < len(whole.runs)}  # noqa: E731
-    work = cut(whole, named(settled), most, min_batches=count)
-    left = set(whole.identities) - named(settled)
+    work = cut(whole, named(in_result), most, min_batches=count)
+    left = set(whole.identities) - named(in_result)
     assert len(work) >= min(count, len(left))
     assert all(len(batch.runs) <= min(most, batch.max_width) for batch in work)
     played = [
