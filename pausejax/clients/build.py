@@ -74,7 +74,7 @@ def build_config(
             mechanism=mechanism,
             trusts_server=trusts_server,
             waits_for_all=built.waits_for_all,
-            waiting=built.waiting,
+            max_at_work=built.waiting,
             slots=chosen,
             late=static.get("late", "stopped"),
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,

@@ -36,7 +36,7 @@ def cohort_shapes(config: StaticConfig, hyper: Hyper, files: Files) -> tuple[jax
     values = {name: of_runs[0] for name, of_runs in hyper.items()}
     policy = config.build(values, files)
     of_rows = learning and learning.build_aggregator(values | files).combine is not None
-    kept = jnp.zeros(int(bool(policy.needs_updates or of_rows or config.waiting)))
+    kept = jnp.zeros(int(bool(policy.needs_updates or of_rows or config.max_at_work)))
     state = policy.init(key, Clients(clients, clients))
     view = View(jnp.int32(1), clients, lambda c: clients[c])
     return policy.select(key, state, view).members, kept
@@ -72,7 +72,7 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:
-        per_run["updates"] = 4 * (cohort + config.waiting) * learning.num_parameters
+        per_run["updates"] = 4 * (cohort + config.max_at_work) * learning.num_parameters
     return DeviceBytes(
         {
             f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs

@@ -175,7 +175,7 @@ def test_weights_are_shared_out_among_those_who_arrive():
             failure_stage=stage,
             waits_for_all=True,
             trusts_server=False,
-            waiting=0,
+            max_at_work=0,
             late="stopped",
         )
 
