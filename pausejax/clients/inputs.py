@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 
 from pausejax import bandit, network, privacy
-from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.batches import EvaluationData, TrainingData
 from pausejax.federated.learning import Learning
 from pausejax.parts import Bound
 from pausejax.policies.base import Policy
@@ -112,7 +112,7 @@ class World(NamedTuple):
     files: Files
     """Tables that parts read from files, by the name of the argument, float32 [rows, columns]."""
     data: TrainingData | None
-    test: HeldOut | None
+    test: EvaluationData | None
 
 
 class Slots(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 from pausejax.cluster import connection
 from pausejax.cluster.pool import Loss, Pool
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import events
 from pausejax.execution.batches import Batch, groups_left
 from pausejax.execution.program import GroupProgram
@@ -66,7 +66,7 @@ class RayExecutor:
     The executor connects to the cluster when there are runs to play.
 
     Args:
-      sources: the data of the study, which the driver reads once and sends to the workers.
+      cache: the data of the study, which the driver reads once and sends to the workers.
       address: HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a local Ray that the executor starts.
       cpus_per_worker: the cores of a worker; None: all cores of a node, or one core beside a GPU.
       to_the_end: whether the connection stays until the process ends. The process must then end without
@@ -79,7 +79,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        sources: Sources,
+        cache: DataCache,
         *,
         address: str | None = None,
         cpus_per_worker: int | None = None,
@@ -87,7 +87,7 @@ class RayExecutor:
         stopping: StopSignal = NO_STOP,
         **limits: Any,
     ) -> None:
-        self._sources, self._address, self._cpus = sources, address, cpus_per_worker
+        self._cache, self._address, self._cpus = cache, address, cpus_per_worker
         self._to_the_end, self._stopping = to_the_end, stopping
         self._limits = {"max_width": None, "device_memory": None, "data_placement": None, **limits}
         self._numbers = itertools.count()
@@ -132,13 +132,13 @@ class RayExecutor:
             self._open.enter_context(connection.connected(self._address, to_the_end=self._to_the_end))
             for group in left:
                 # The workers check whether the runs fit into their memory.
-                GroupProgram(plan.study, group, self._sources, device_memory=sys.maxsize).lower(1)
+                GroupProgram(plan.study, group, self._cache, device_memory=sys.maxsize).lower(1)
             own = FolderStore(
                 store.folder, checkpoint_seconds=store.checkpoint_seconds, command=store.command
             )
             mark = self._open.enter_context(store.folder.marked())
             cache_dir = os.environ.get("PAUSEJAX_CACHE_DIR")
-            arguments = (plan.study, self._sources.held, own, self._limits, mark, cache_dir)
+            arguments = (plan.study, self._cache.held, own, self._limits, mark, cache_dir)
             self._pool, self._study = Pool(arguments, self._cpus), plan.study
             self._open.callback(self._pool.close)
         task = Task("the layouts of the study", lambda actor, _: actor.layouts.remote(left))
@@ -189,7 +189,9 @@ class RayExecutor:
         words = f"policy {policies_of(runs)} ({len(runs)} runs, from run {first} of the study on)"
 
         def call(actor: Any, task: Task) -> Any:
-            return actor.execute_batch.remote(task.number, group, runs, batch.max_width, task.attempts > 0)
+            return actor.execute_batch.remote(
+                task.number, group, runs, batch.largest_batch, task.attempts > 0
+            )
 
         return Task(words, call, batch.group.key, next(self._numbers))
 

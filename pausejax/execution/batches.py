@@ -13,8 +13,12 @@ class Batch(NamedTuple):
 
     group: Group
     runs: tuple[Run, ...]
-    max_width: int
-    """Largest width of the program that plays the batch: the most runs in any batch of the group."""
+    largest_batch: int
+    """Number of runs of the group's largest batch when the group was cut.
+
+    All batches of the group are played by a program of this width, or of a smaller width if this one does
+    not fit.
+    """
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -56,13 +60,13 @@ def batches(
     for group, runs, count in zip(plan.groups, left, counts, strict=True):
         if runs:
             ends = [len(runs) * part // count for part in range(count + 1)]
-            max_width = -(-len(runs) // count)
-            cut += [Batch(group, runs[a:b], max_width) for a, b in itertools.pairwise(ends)]
+            largest_batch = -(-len(runs) // count)
+            cut += [Batch(group, runs[a:b], largest_batch) for a, b in itertools.pairwise(ends)]
     return cut
 
 
-def share(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
-    """Returns the batches that process number `index`, from 1, of `count` processes plays."""
+def of_shard(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
+    """Returns the batches that shard `index`, from 1, of `count` shards plays. A shard is one process."""
     return list(work[index - 1 :: count])
 
 

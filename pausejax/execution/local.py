@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import forget, local_devices, make_room
 from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
@@ -33,7 +33,7 @@ class LocalExecutor:
     It compiles a group's program shortly before the group is played.
 
     Args:
-      sources: the training data on the host.
+      cache: the training data on the host.
       max_width: the largest number of runs in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
@@ -52,14 +52,14 @@ class LocalExecutor:
 
     def __init__(
         self,
-        sources: Sources,
+        cache: DataCache,
         *,
         max_width: int | None = None,
         device_memory: int | None = None,
         data_placement: str | None = None,
     ) -> None:
         memory.check_data_placement(data_placement)
-        self.sources, self.max_width = sources, max_width
+        self.cache, self.max_width = cache, max_width
         self.device_memory = device_memory or memory.device_memory()
         """Bytes that a program may use on each device."""
         self._data_placement = data_placement
@@ -108,7 +108,7 @@ class LocalExecutor:
             program = GroupProgram(
                 study,
                 group,
-                self.sources,
+                self.cache,
                 layout,
                 device_memory=self.device_memory,
                 data_placement=self._data_placement,
@@ -136,11 +136,17 @@ class LocalExecutor:
     def first_width(self, study: Study, batch: Batch, fitted_widths: Mapping[str, int]) -> int:
         """Returns the width for which a batch's program is compiled first. A smaller one may follow.
 
-        `fitted_widths` has the widths that fit into memory, as `Layouts.fitted_widths` returns them.
+        The width is the smallest of four numbers of runs:
+          - those of the group's largest batch;
+          - those that are known to fit into memory, in `fitted_widths`, as `Layouts.fitted_widths` returns
+            them: smaller if a process has found that the largest batch does not fit;
+          - `max_width`: smaller if the study began with a larger limit;
+          - those of the layout for this process's devices: smaller if a process with other devices has cut
+            the batches.
         """
-        fitted = fitted_widths.get(_width_name(batch), batch.max_width)
+        fitted = fitted_widths.get(_width_name(batch), batch.largest_batch)
         of_layout = self.program(study, batch.group).layout.runs
-        return min(batch.max_width, fitted, self.max_width or batch.max_width, of_layout)
+        return min(batch.largest_batch, fitted, self.max_width or batch.largest_batch, of_layout)
 
     def execute(
         self,
@@ -243,7 +249,7 @@ def layout_name(group: Group) -> str:
 
 
 def _width_name(batch: Batch) -> str:
-    return f"{layout_name(batch.group)}, {batch.max_width} runs at most"
+    return f"{layout_name(batch.group)}, {batch.largest_batch} runs at most"
 
 
 def _keep_width(store: "Store", fitted_widths: dict[str, int], batch: Batch, width: int) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import xarray as xr
 
 from pausejax.execution import events
-from pausejax.execution.batches import Batch, batches, share, unfinished
+from pausejax.execution.batches import Batch, batches, of_shard, unfinished
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.rounds import Progress
 from pausejax.execution.stopping import NO_STOP, StopSignal
@@ -176,7 +176,9 @@ def work_left(
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     max_runs = {key: layout.runs for key, layout in layouts.items()}
-    work = share(batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count)
+    work = of_shard(
+        batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count
+    )
     return unfinished(work, contents.identities)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import compile_for, runs_mesh
 from pausejax.execution import events, memory
 from pausejax.execution.stopping import NO_STOP, StopSignal
@@ -39,7 +39,7 @@ class GroupProgram:
     Args:
       study: the study.
       group: a group of the study's plan.
-      sources: the training data on the host.
+      cache: the training data on the host.
       layout: the layout of the runs on the devices; None: the measured table decides.
       device_memory: bytes that a program may use on each device.
       data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if
@@ -53,7 +53,7 @@ class GroupProgram:
         self,
         study: Study,
         group: Group,
-        sources: Sources,
+        cache: DataCache,
         layout: Layout | None = None,
         *,
         device_memory: int,
@@ -62,7 +62,7 @@ class GroupProgram:
         self.group, self.device_memory = group, device_memory
         self._policies = policies_of(group.runs)
         self._asked, self._as_begun = data_placement, bool(layout and layout.sharded)
-        simulation = study.kind.simulation(study, group, sources, layout=layout)
+        simulation = study.kind.simulation(study, group, cache, layout=layout)
         placement = data_placement or ("sharded" if self._as_begun else None)
         with self._refusals():
             self.simulation = memory.place_data(simulation, device_memory, placement)
@@ -177,7 +177,7 @@ class GroupProgram:
     def _tell_layout(self, width: int) -> None:
         count, lanes = runs_mesh(self.simulation.padded(width)).size, self.layout.lanes
         placement = f"up to {lanes} clients trained at a time" if lanes else ""
-        if self.simulation.data_shares > 1:
+        if self.simulation.input_shards > 1:
             why = memory.why_sharded(self._asked, before=self._as_begun)
             placement += f", training data sharded over {count} devices: {why}"
         events.placed(self._policies, len(self.group.runs), width, count, placement)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pausejax.results import blocks
 from pausejax.results.blocks import ExpectedRuns, StoredRuns
-from pausejax.results.exchange import held
+from pausejax.results.exchange import result_name
 from pausejax.results.folder import Folder, IrregularFile
 from pausejax.results.parts import examine as examine_part
 from pausejax.results.parts import part_names
@@ -77,7 +77,7 @@ def read(folder: Folder, expected: ExpectedRuns) -> Contents:
         except OSError:  # a read error of the disk does not mean that the file is damaged
             damaged.append(name)
     unread = len(damaged)
-    if (result := held(folder)) is not None:
+    if (result := result_name(folder)) is not None:
         for stored in blocks.examine(folder, result, expected):
             in_result.append(stored) if isinstance(stored, StoredRuns) else damaged.append(stored)
     whole = len(damaged) == unread

@@ -113,9 +113,9 @@ class FolderStore(Store):
         """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
         plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
-            held = study_folder.prepare(self.folder, plan, grows=grows)
-            self._note(held.stored_runs)
-            self._prepared = plan, held
+            found = study_folder.prepare(self.folder, plan, grows=grows)
+            self._note(found.stored_runs)
+            self._prepared = plan, found
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:

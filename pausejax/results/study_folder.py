@@ -19,7 +19,7 @@ from pausejax.analysis import schema
 from pausejax.results import blocks, contents, labels, manifest, planned
 from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
-from pausejax.results.exchange import REPLACED, held, replace
+from pausejax.results.exchange import REPLACED, replace, result_name
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
 from pausejax.results.folder import MARK, Folder
@@ -70,7 +70,9 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
-    if held(folder) is None and not part_names(folder):  # the folder may not exist, and then has no lock
+    if result_name(folder) is None and not part_names(
+        folder
+    ):  # the folder may not exist, and then has no lock
         return Contents()
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
@@ -82,7 +84,7 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
 
 def _check_format(folder: Folder) -> None:
     """Raises a SpecError if the folder holds a result in the format of another release."""
-    if (name := held(folder)) is None:
+    if (name := result_name(folder)) is None:
         return
     try:
         if folder.exists(f"{name}/.zattrs"):
@@ -126,7 +128,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     spec = ""
     if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
-            result = held(folder) or RESULT
+            result = result_name(folder) or RESULT
             spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
     known, kept = plan.known, found.in_result
     # A saved selection of a study's runs has the spec of the whole study.

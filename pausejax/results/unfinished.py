@@ -51,8 +51,8 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
         try:
             labels = planned.read(folder, kinds)
         except FileNotFoundError as error:
-            # The result may be renamed between the two checks of `held`, so a second call is needed.
-            if exchange.held(folder) or exchange.held(folder):
+            # The result may be renamed between the two checks of `result_name`, so a second call is needed.
+            if exchange.result_name(folder) or exchange.result_name(folder):
                 return exchange.read(directory)
             what = f"no study with {exchange.LABELS}. A search can be read only after its end"
             raise FileNotFoundError(f"{directory}: holds {what}") from error

@@ -67,7 +67,7 @@ class Simulation(Protocol):
     layout: Layout
 
     @property
-    def data_shares(self) -> int:
+    def input_shards(self) -> int:
         """Number of devices over which the training inputs are sharded; 1 if each device holds all inputs."""
 
     def sharded(self) -> Self:

@@ -77,7 +77,8 @@ class Study:
     quantities: tuple[str, ...]
     """Names of the parts of category "quantity" that every round records."""
     axes: Mapping[str, Axis]
-    """Values of every parameter, with defaults filled in; a parameter with several values is an axis."""
+    """Values of every parameter, with defaults filled in; a parameter with several values is an axis.
+    `Plan.axes` has the names of the latter."""
     zipped: tuple[tuple[str, ...], ...]
     """Groups of parameters whose lists advance together."""
     sampling: Sampling | None

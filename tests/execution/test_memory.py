@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory
 from pausejax.execution.batches import batches
 from pausejax.execution.estimate import group_costs
@@ -74,7 +74,7 @@ class Held:
 def executor_of(limit, file):
     plan = make_plan(parse(document(file)))
     assert len(plan.runs) == 4096
-    return plan, LocalExecutor(Sources(), device_memory=limit)
+    return plan, LocalExecutor(DataCache(), device_memory=limit)
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_shapes_say_what_the_state_of_a_run_comes_to(mode):
         mode, {"policy": [{"name": "pause"}], "rounds": 4}
     )
     plan = make_plan(parse({"mode": mode, "seeds": 3, **more}))
-    simulation = LocalExecutor(Sources()).program(plan.study, plan.groups[0]).simulation
+    simulation = LocalExecutor(DataCache()).program(plan.study, plan.groups[0]).simulation
     state = simulation.start(plan.groups[0].runs[:2])
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / 2
     each = simulation.device_bytes().per_run

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory, rounds
 from pausejax.execution.batches import batches
 from pausejax.execution.local import LocalExecutor
@@ -47,7 +47,7 @@ def simulate(document, directory, progress=lambda _: None, tracker=None, **setti
     plan, seconds = make_plan(parse(document)), settings.pop("checkpoint_seconds", 300.0)
     store = FolderStore(Folder(directory), checkpoint_seconds=seconds)
     shard = settings.pop("shard", (1, 1))
-    executor = LocalExecutor(Sources(), **settings)
+    executor = LocalExecutor(DataCache(), **settings)
     return play(plan, executor, store, shard=shard, progress=progress, tracker=tracker)
 
 
@@ -202,7 +202,7 @@ def played(monkeypatch):
 
 def compiled(document, **settings):
     """The compiled program of a study's only group."""
-    plan, executor = make_plan(parse(document)), LocalExecutor(Sources(), **settings)
+    plan, executor = make_plan(parse(document)), LocalExecutor(DataCache(), **settings)
     work = batches(plan, (), {group.key: 256 for group in plan.groups})
     executor.prepare(plan.study, work)
     return executor.program(plan.study, work[0].group).executable()
