@@ -187,7 +187,7 @@ def group_costs(
             executable = program.executable()
             took = time.perf_counter() - begun
             width, rows = executable.width, simulation.padded(executable.width)
-            memory = runs_mesh(rows).size * program_memory(executable.call)
+            memory = runs_mesh(rows).size * program_memory(executable.compiled)
         count = sum(-(-len(batch.runs) // width) for batch in own)
         call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
         costs.append(

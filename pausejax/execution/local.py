@@ -73,7 +73,9 @@ class LocalExecutor:
     ) -> dict[str, Layout]:
         """Returns the layout of each group that has runs left, by the group's key.
 
-        If the store lacks a group's layout, the measured table decides, and the layout is added to the store.
+        The layout of a group is known only when its `GroupProgram` is made. This loads the group's data and
+        checks that one run fits into memory. The programs are kept for `prepare` and `execute`. If the store
+        lacks a group's layout, the measured table decides, and the layout is added to the store.
 
         Args:
           plan: the study's plan.
@@ -90,6 +92,8 @@ class LocalExecutor:
         if store is None:
             return own
         stored = store.layouts.setdefault({names[key]: layout for key, layout in own.items()})
+        # Another process may have stored other layouts meanwhile. Programs with the stored layouts are made
+        # now, so that `prepare` and `execute` find them.
         for group in groups:
             self.program(plan.study, group, stored[names[group.key]])
         return {key: stored[name] for key, name in names.items()}
@@ -130,7 +134,7 @@ class LocalExecutor:
           SpecError: a group can't be built, or one of its parts does not work with the other parts.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
-            self.program(study, batch.group).trace(self.first_width(study, batch, fitted_widths))
+            self.program(study, batch.group).set_width(self.first_width(study, batch, fitted_widths))
         self._compile_ahead(study, work)
 
     def first_width(self, study: Study, batch: Batch, fitted_widths: Mapping[str, int]) -> int:
@@ -163,6 +167,7 @@ class LocalExecutor:
         Raises:
           StopRequested: the study was asked to stop.
           SpecError: a group can't be built; no run has been played then.
+          PartError: a part has returned an invalid value in some round; finished batches are kept.
           OSError: the store can't be written, or one run alone does not fit into memory.
         """
         fitted_widths = dict(store.layouts.fitted_widths())
@@ -206,13 +211,13 @@ class LocalExecutor:
             try:
                 arrays = rounds.play_rounds(program, piece.runs, batch_progress, checkpoint, stopping)
             except BaseException as error:
-                is_narrowed = memory.is_out_of_memory(error) and width > 1
+                will_halve = memory.is_out_of_memory(error) and width > 1
                 if checkpoint:
-                    # Narrower batches have checkpoints of their own.
-                    checkpoint.remove() if is_narrowed else checkpoint.close()
+                    # Smaller pieces have checkpoints of their own.
+                    checkpoint.remove() if will_halve else checkpoint.close()
                 if not memory.is_out_of_memory(error):
                     raise
-                if not is_narrowed:
+                if not will_halve:
                     first, _, _ = str(error).strip().partition("\n")
                     raise OSError(
                         f"policy {policies_of(piece.runs)}: out of memory even with one run at a time "

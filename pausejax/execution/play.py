@@ -75,6 +75,7 @@ class Executor(Protocol):
         Raises:
           StopRequested: the study was asked to stop.
           SpecError: a group can't be built; no run has been played then.
+          PartError: a part has returned an invalid value in some round; finished batches are kept.
           OSError: the store can't be written, for example because it is full; finished batches are kept.
         """
 
@@ -118,6 +119,7 @@ def play(
     Raises:
       StopRequested: the study was asked to stop.
       SpecError: a group can't be built, or the store holds another study; no run has been played then.
+      PartError: a part has returned an invalid value in some round; finished batches are kept.
       ValueError: the tracker can't be reached; no run has been played then.
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
@@ -133,15 +135,16 @@ def play(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
         missing = store.build_if_complete(plan)
-        own = set(contents.identities).union(*(batch.identities for batch in work))
-        if missing and (lost := store.lost(plan, own)):
+        # Runs that the store must have now: those that any process had finished before, and those of `work`.
+        stored = set(contents.identities).union(*(batch.identities for batch in work))
+        if missing and (lost := store.lost(plan, stored)):
             raise OSError(
                 f"{store}: {len(lost)} finished runs are missing. Was the folder moved or cleared? The same "
                 "command simulates these runs again"
             )
         if tracker and not missing:
             # These runs were finished before, or their process was killed before it reported them.
-            rest = [r for r in plan.runs if r.identity in own and (r.policy, r.identity) not in reported]
+            rest = [r for r in plan.runs if r.identity in stored and (r.policy, r.identity) not in reported]
             report_runs(tracker, store, plan, rest)
     finally:
         if tracker:
@@ -165,7 +168,8 @@ def work_left(
     Raises:
       SpecError, OSError: as `Executor.layouts`.
     """
-    # The layouts come first, because a Ray cluster must be connected before JAX starts.
+    # The layouts come first. A Ray executor connects to its cluster when it is asked for them, and only then
+    # knows `executor.workers`. The cluster must also be connected before JAX starts.
     layouts = executor.layouts(plan, store, contents.in_result)
     index, count = shard
     if count > 1:

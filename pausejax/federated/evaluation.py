@@ -1,4 +1,4 @@
-"""Evaluates many global models on one held-out test set, and one run's model on its clients' data."""
+"""Evaluates many global models on the server's test set, and one run's model on its clients' data."""
 
 import functools
 from collections.abc import Callable

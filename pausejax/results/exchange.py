@@ -60,7 +60,8 @@ def read(directory: str | Path) -> xr.Dataset:
     """
     folder = Folder(directory)
     for pause in _PAUSES:
-        # `result_name` checks two names. It may be renamed in between, so a second call is made.
+        # `result_name` checks two names. The result may be renamed between these checks, so a second call is
+        # needed.
         if (name := result_name(folder) or result_name(folder)) is None:
             raise FileNotFoundError(f"{directory}: holds {_unfinished(folder)}")
         sealed = None

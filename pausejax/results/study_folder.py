@@ -1,6 +1,6 @@
 """Stores a study on disk: one file for each finished piece, and at the end one labelled Zarr store.
 
-A piece is a batch, or the part of it that fits into memory. Every piece is written as one file under
+A piece is a batch, or the part of it that is played in parallel. Every piece is written as one file under
 `parts/`, completely or not at all. So a killed study can resume, and several processes can work on one study.
 When all runs are finished, `results.zarr` is built from the parts, block by block, and the parts are removed.
 Parts and blocks carry checksums. Runs in a damaged part or block count as not finished.

@@ -115,6 +115,9 @@ class Simulation(Protocol):
           first_round: the first round of the call that made the record.
           positions: the index in the batch of the run of each row, int [n].
           record: the record of the call, on the devices.
+
+        Raises:
+          PartError: a part from outside the package has returned an invalid value in one of these rounds.
         """
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:

@@ -77,8 +77,7 @@ class Study:
     quantities: tuple[str, ...]
     """Names of the parts of category "quantity" that every round records."""
     axes: Mapping[str, Axis]
-    """Values of every parameter, with defaults filled in; a parameter with several values is an axis.
-    `Plan.axes` has the names of the latter."""
+    """Values of every parameter, with defaults filled in; a parameter with several values is an axis."""
     zipped: tuple[tuple[str, ...], ...]
     """Groups of parameters whose lists advance together."""
     sampling: Sampling | None
@@ -244,7 +243,8 @@ class Kind:
     """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
     variables, and adds index coordinates."""
     complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
-    """Function that adds the variables of a study that the runs do not record to the arrays of these runs."""
+    """Function that adds the variables of a study that the runs do not record to the arrays of these runs.
+    It is called at every reading of runs, because an extended study may have more variables."""
     optional: frozenset[str]
     """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]

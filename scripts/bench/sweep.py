@@ -85,7 +85,7 @@ def speed(document: dict, num_runs: int, rounds: int) -> tuple[float, float, flo
         took.append(clock() - begun)
     executor.close()
     devices = min(len(jax.local_devices()), program.simulation.padded(executable.width))
-    megabytes = memory.program_memory(executable.call) * devices / 1e6
+    megabytes = memory.program_memory(executable.compiled) * devices / 1e6
     return rounds * num_runs / min(took[1:]), megabytes, seconds
 
 

@@ -210,7 +210,7 @@ def compiled(document, **settings):
 
 def needed(document, share=1.0):
     """Bytes that a share of the program of a study's only group takes."""
-    return int(memory.program_memory(compiled(document).call) * share)
+    return int(memory.program_memory(compiled(document).compiled) * share)
 
 
 def narrowed(caplog):
@@ -225,7 +225,7 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, played):
     (whole,) = played
     simulate(ANNEALED, tmp_path / "cut", device_memory=limit)
     narrow = compiled(ANNEALED, device_memory=limit)
-    assert 1 < narrow.width < whole and memory.program_memory(narrow.call) <= limit
+    assert 1 < narrow.width < whole and memory.program_memory(narrow.compiled) <= limit
     assert max(played[1:]) < whole
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "cut"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
