@@ -34,9 +34,6 @@ def with_provenance(result: xr.Dataset, processes: Sequence[Provenance]) -> xr.D
 
 
 def provenance_of(result: xr.Dataset) -> list[Provenance]:
-    """Returns the provenance in a result's attributes, one for each process that simulated runs of it.
-
-    Results of older releases have none.
-    """
+    """Returns the different provenances in a result's attributes; results of older releases have none."""
     found: list[Any] = schema.read(result, ATTRIBUTE)
     return [cast(Provenance, one) for one in found]

@@ -162,12 +162,12 @@ class State(NamedTuple):
     T_k is also the privacy ledger of each run. Both arrays are updated in the same way for every policy.
     """
     oracle: jax.Array
-    """int32 [R, K], participations in the oracle's own trajectory, in which it selects every cohort."""
+    """int32 [R, K], participations in the oracle's own trajectory."""
     mean_reward: jax.Array
     """float32 [R, K], μ, the expected rewards E[τ_min / τ], which the oracle knows. They never change.
 
     `bandit.mean_reward` has the observed means μ̄ instead. Checkpoints store the names of these fields, so
-    another name would invalidate them.
+    another name would invalidate older checkpoints.
     """
     work: UnfinishedWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""

@@ -152,7 +152,7 @@ def _advance(
 ) -> tuple[State, Record]:
     """Plays the rounds of `advance` for the runs of one device.
 
-    The device keeps arrays of equal shape and type as one array while it loops over the rounds.
+    During the loop, arrays of the record with equal shape and type are kept as one array.
     """
     first = jnp.broadcast_to(first_round, world.seed.shape)
     # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without

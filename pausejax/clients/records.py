@@ -83,7 +83,7 @@ def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency:
 
 
 def _places(segment: Segment, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of a segment's runs in `positions`, and the indices of them in the segment.
+    """Returns the indices of a segment's runs in `positions`, and the same runs' indices in the segment.
 
     Positions are those of runs in the batch.
     """

@@ -32,7 +32,7 @@ class StoredRuns(NamedTuple):
     (`parts.stored_in_part`)."""
     load: Callable[[], Arrays]
     provenance: tuple[Provenance, ...] = ()
-    """The commands, devices and versions with which the runs were made, one entry for each process."""
+    """The commands, devices and versions with which the runs were made."""
     file: str = ""
     """The file's name, if it is a part."""
 

@@ -46,7 +46,7 @@ class Contents(NamedTuple):
         """The identities of the runs in the result, without those that are only in parts.
 
         All processes that play the study must cut it into equal batches. So they leave out these runs alone:
-        parts change while processes play, and the result does not.
+        parts change while processes play, and the result changes only when every run is finished.
         """
         return identities_of(self.blocks)
 

@@ -137,7 +137,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
 
 
 def build_if_complete(folder: Folder, plan: Plan) -> int:
-    """Builds the result if every run is finished, and then removes the parts. Else it changes nothing.
+    """Builds the result if every run is finished, and then removes the parts. Else it builds nothing.
 
     Only one block of the new result, and a few of the parts and blocks that it is made of, are in memory at a
     time. If another process has meanwhile extended the result beyond the plan, this result is kept.

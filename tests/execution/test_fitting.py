@@ -28,7 +28,7 @@ def made(monkeypatch):
     plan = make_plan(parse(STUDY))
     made = GroupProgram(plan.study, plan.groups[0], DataCache(), device_memory=10**6)
     made.simulation = SimpleNamespace(
-        padded=lambda width: width + width % 2, layout=Layout(40), data_shares=1
+        padded=lambda width: width + width % 2, layout=Layout(40), input_shards=1
     )
     made.compiled_widths, made.too_large, made.failure = [], 10**9, "RESOURCE_EXHAUSTED: no room"
 
