@@ -70,9 +70,8 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
-    if result_name(folder) is None and not part_names(
-        folder
-    ):  # the folder may not exist, and then has no lock
+    # The folder may not exist, and then has no lock.
+    if result_name(folder) is None and not part_names(folder):
         return Contents()
     _check_format(folder)
     with folder.lock(LOCK, shared=True):

@@ -37,7 +37,7 @@ class Segment(NamedTuple):
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], indices of the recorded runs in the batch or piece that is played; padding repeats an index."""
+    """int [n], indices of the recorded runs in the batch or piece; padding repeats an index."""
     records: Arrays
     """Recorded values by variable, [n, recorded rounds, ...]."""
 
