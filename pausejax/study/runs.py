@@ -10,7 +10,7 @@ class Run:
     """Run of one policy, at one point of its parameters, with one seed."""
 
     policy: str
-    """Label of the policy in results: the `label` of its `[[policy]]` table, or a name made from the table."""
+    """Label of the policy in results: the `label` of its `[[policy]]` table, or a name made from it."""
     algorithm: str
     """Registered name of the policy. It is not the federated algorithm."""
     seed: int
