@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax import kinds
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import tracking
 from pausejax.execution.displays import default_form, showing
 from pausejax.execution.local import LocalExecutor
@@ -90,7 +90,7 @@ def simulate(
         raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be >= 0 seconds"])
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
-    executor = LocalExecutor(Sources(data_dir), data_placement=data_placement)
+    executor = LocalExecutor(DataCache(data_dir), data_placement=data_placement)
     tracker = tracking.make(tracker) if isinstance(tracker, str) else tracker
     meter = StudyMeter(plan, executor.devices)
     advance = meter if isinstance(progress, bool) else progress
@@ -189,7 +189,7 @@ def search(
     )
     check_fresh(study, fresh_seeds)
     form = default_form() if progress else None
-    executor = LocalExecutor(Sources(data_dir), data_placement=data_placement)
+    executor = LocalExecutor(DataCache(data_dir), data_placement=data_placement)
     tracker = tracking.make(tracker) if isinstance(tracker, str) else tracker
     with contextlib.closing(executor):
         search_meter = SearchMeter(study, options, executor.devices)

@@ -111,7 +111,10 @@ class BanditState(NamedTuple):
     """Statistics of past rounds that (7), (8) and (13) need."""
 
     counts: jax.Array
-    """int32 [K], T_k: the number of rounds in which the client has taken part."""
+    """int32 [K], T_k: the number of rounds in which the client has released an update.
+
+    It is the variable `releases` of a result. The variable `counts` of a result counts selections instead.
+    """
     mean_reward: jax.Array
     """float32 [K], μ̄_k: the mean of τ_min / τ over these rounds; 0 before the client's first round."""
 

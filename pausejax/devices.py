@@ -95,15 +95,15 @@ def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     return jax.device_put(tree, NamedSharding(mesh, spec))
 
 
-def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
-    """Puts equal shares of consecutive rows, [N, ...], on the devices; zeros fill up the last share."""
-    share = -(-len(rows) // mesh.size)
+def put_shards(rows: Any, mesh: Mesh) -> jax.Array:
+    """Puts equal shards of consecutive rows, [N, ...], on the devices; zeros fill up the last shard."""
+    length = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:
         there = rows[place[0].start or 0 : place[0].stop]
-        return np.pad(there, ((0, share - len(there)), *((0, 0),) * (rows.ndim - 1)))
+        return np.pad(there, ((0, length - len(there)), *((0, 0),) * (rows.ndim - 1)))
 
-    lengths = (share * mesh.size, *rows.shape[1:])
+    lengths = (length * mesh.size, *rows.shape[1:])
     return jax.make_array_from_callback(lengths, NamedSharding(mesh, SPLIT), own)
 
 

@@ -144,13 +144,13 @@ def models(
       ValueError: the result keeps no models, or a file on which its runs depend has changed.
     """
     from pausejax.clients.models import models as of_study
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
 
     if "final_model" not in result:
         raise ValueError("result: has no models. Only a study with keep_models = true stores them")
     document = tomllib.loads(schema.read(result, "spec"))
     study = parse(document, source="spec of the result", folder=Path(folder))
-    return of_study(study, result, Sources(data_dir))
+    return of_study(study, result, DataCache(data_dir))
 
 
 def omitted(

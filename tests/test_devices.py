@@ -35,7 +35,7 @@ def test_a_gpu_is_told_of_its_graphs_unless_the_environment_says_more(monkeypatc
 def test_shares_are_equal_and_zeros_fill_up_the_last(shape):
     mesh = devices.runs_mesh(2)
     rows = np.arange(1, 1 + np.prod(shape)).reshape(shape)
-    found = devices.put_shares(rows, mesh)
+    found = devices.put_shards(rows, mesh)
     each = -(-shape[0] // 2)
     assert found.shape == (2 * each, *shape[1:])
     np.testing.assert_array_equal(found[: shape[0]], rows)

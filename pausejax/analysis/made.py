@@ -11,7 +11,7 @@ from pausejax.analysis import schema
 ATTRIBUTE = "made"
 
 
-class Record(TypedDict):
+class Provenance(TypedDict):
     """The command, the devices and the versions of one process that simulated runs."""
 
     command: str
@@ -21,16 +21,19 @@ class Record(TypedDict):
     versions: dict[str, str]
 
 
-def with_records(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
-    """Returns the result with `records`, sorted, in its attribute `made`; leaves out invalid records."""
-    records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
-    if not records:
+def with_provenance(result: xr.Dataset, processes: Sequence[Provenance]) -> xr.Dataset:
+    """Returns the result with the provenance of `processes`, sorted, in its attribute `made`.
+
+    Invalid entries are left out.
+    """
+    valid = [one for one in processes if not schema.problem(ATTRIBUTE, [one])]
+    if not valid:
         return result
-    each = sorted({json.dumps(found, sort_keys=True) for found in records})
+    each = sorted({json.dumps(one, sort_keys=True) for one in valid})
     return result.assign_attrs({ATTRIBUTE: f"[{', '.join(each)}]"})
 
 
-def records_in(result: xr.Dataset) -> list[Record]:
-    """Returns the records in a result's attributes; results of older releases have none."""
+def provenance_of(result: xr.Dataset) -> list[Provenance]:
+    """Returns the different provenances in a result's attributes; results of older releases have none."""
     found: list[Any] = schema.read(result, ATTRIBUTE)
-    return [cast(Record, one) for one in found]
+    return [cast(Provenance, one) for one in found]

@@ -14,7 +14,7 @@ from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
 from pausejax.data.held_out import hold_out
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.data.partition import Partition, split
 from pausejax.data.sources import load
 from pausejax.federated.build import learning_of
@@ -31,7 +31,7 @@ _ROUNDS_PER_CALL = 25
 
 
 def build_config(
-    study: Study, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
+    study: Study, group: Group, cache: DataCache, backend: str = "", layout: Layout | None = None
 ) -> StaticConfig:
     """Builds the static values of a group for a backend such as "cpu"; "" is JAX's default backend.
 
@@ -41,7 +41,7 @@ def build_config(
       SpecError: there are too few samples for the clients, or a part refuses its arguments.
     """
     static, runs = static_values(group), group.runs
-    learning = learning_of_group(study, group, sources, backend, layout) if learns(study.mode) else None
+    learning = learning_of_group(study, group, cache, backend, layout) if learns(study.mode) else None
     known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
@@ -53,7 +53,7 @@ def build_config(
             )
         return bind(part, {**known, **instead}, traced, complete=True)
 
-    files: Files = {name: jnp.asarray(read) for name, read in files_of(study, group, sources).items()}
+    files: Files = {name: jnp.asarray(read) for name, read in files_of(study, group, cache).items()}
     try:
         hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
         ending = bound(part_of(study, "ending", static))
@@ -74,7 +74,7 @@ def build_config(
             mechanism=mechanism,
             trusts_server=trusts_server,
             waits_for_all=built.waits_for_all,
-            waiting=built.waiting,
+            max_at_work=built.waiting,
             slots=chosen,
             late=static.get("late", "stopped"),
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,
@@ -179,7 +179,7 @@ def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
     return study.parts.get(category, static[CATEGORIES[category].key])
 
 
-def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dataset:
+def dataset_of(study: Study, static: Mapping[str, Any], cache: DataCache) -> Dataset:
     """Loads a group's data set on the host, and returns it with only the training samples in use.
 
     Raises:
@@ -189,26 +189,26 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
     values = {name: static[name] for name in sorted(part.reads & static.keys())}
     key = ("dataset", part.name, *(str(value) for value in values.values()))
     try:
-        whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
+        whole = cache.read(key, lambda: load(part, cache.data_dir, **values))
     except ValueError as error:
         raise SpecError([str(error)]) from error
     count = static["train_samples"]
-    return sources.make((*key, count), lambda: whole.first(count))
+    return cache.make((*key, count), lambda: whole.first(count))
 
 
-def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+def partition_of_seed(study: Study, static: Mapping[str, Any], seed: int, cache: DataCache) -> Partition:
     """Partitions the training samples among the clients for the runs of one seed.
 
     Raises:
       SpecError: the samples can't be partitioned among the clients with these values.
     """
-    part, dataset = part_of(study, "partition", static), dataset_of(study, static, sources)
+    part, dataset = part_of(study, "partition", static), dataset_of(study, static, cache)
     values, clients = _on_host(study, static), static["num_clients"]
     options = {name: values[name] for name in sorted(part.reads & static.keys())}
     key = ("partition", part, id(dataset), clients, seed, *options.items())
     share = static.get("held_out_share", 0.0)
     try:
-        found = sources.make(
+        found = cache.make(
             key,
             lambda: split(part, dataset.train_targets, clients, seed, owner=dataset.owner, **options),
         )
@@ -216,7 +216,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
         raise SpecError([str(error)]) from error
     except ValueError as error:
         raise SpecError([f'data.partition = "{part.name}": {error}']) from error
-    return sources.make((*key, "held out", share), lambda: hold_out(found, share, seed)) if share else found
+    return cache.make((*key, "held out", share), lambda: hold_out(found, share, seed)) if share else found
 
 
 def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarray]:
+def files_of(study: Study, group: Group, cache: DataCache) -> dict[str, np.ndarray]:
     """Reads the tables of a group's parts on the device, float32 [rows, columns], by parameter name.
 
     The tables of parts of learning, such as optimizers, have any number of columns. The tables of all other
@@ -247,7 +247,7 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
             if not static[name]:
                 raise SpecError([f"{key}: must be the path of a file, which {part.where} reads"])
             try:
-                found[name] = sources.read(
+                found[name] = cache.read(
                     ("numbers", str(path), columns), partial(read_numbers, path, columns)
                 )
             except ValueError as error:
@@ -256,7 +256,7 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
 
 
 def learning_of_group(
-    study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None
+    study: Study, group: Group, cache: DataCache, backend: str, layout: Layout | None
 ) -> Learning:
     """Builds the static description of a group's learning for a backend, in the placement of `layout`.
 
@@ -264,11 +264,11 @@ def learning_of_group(
       SpecError: the data can't be loaded, or the parts of learning do not fit together.
     """
     static, runs = static_values(group), group.runs
-    dataset = dataset_of(study, static, sources)
+    dataset = dataset_of(study, static, cache)
     seeds = {run.seed for run in runs}
-    longest = max(int(partition_of(study, static, seed, sources).sizes.max()) for seed in seeds)
+    longest = max(int(partition_of_seed(study, static, seed, cache).sizes.max()) for seed in seeds)
     contents = {str(study.folder / path): digest for path, digest in study.files.items()}
-    tables = {name: table.shape for name, table in files_of(study, group, sources).items()}
+    tables = {name: table.shape for name, table in files_of(study, group, cache).items()}
     try:
         return learning_of(
             study.parts,

@@ -11,10 +11,10 @@ from pausejax.clients.inputs import (
     LATENCY,
     RELEASE_LIMIT,
     Files,
-    HeldWork,
     Hyper,
     Slots,
     StaticConfig,
+    UnfinishedWork,
 )
 from pausejax.network import Work
 from pausejax.parts import PartError
@@ -47,13 +47,13 @@ class Overlap(NamedTuple):
     finished: jax.Array
     """int32 [R, n], the indices of the slots of `RoundClose.members`."""
     staying: jax.Array
-    """int32 [R, waiting], the indices of slots whose clients are still at work; other indices pad."""
+    """int32 [R, max_at_work], the indices of slots whose clients are still at work; other indices pad."""
     slots: Slots
     """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
     """float32 [R], mean age in server steps of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
-    """bool [R], whether there are more finished clients than n or more working clients than `waiting`."""
+    """bool [R], whether more than n clients have finished, or more than `max_at_work` are still at work."""
 
 
 class RoundClose(NamedTuple):
@@ -63,9 +63,13 @@ class RoundClose(NamedTuple):
     n. There are s slots in total.
     """
 
-    training: Cohort
-    """[R, n], members of the cohort whose update arrives in this round or later; -1 for other members."""
-    cohort: Cohort
+    to_train: Cohort
+    """[R, n], members of the cohort whose local training this round computes; -1 for other members.
+
+    If rounds overlap, the update of such a member may be delivered in a later round. A member whose update
+    never reaches the server is not trained.
+    """
+    aggregated: Cohort
     """[R, s], clients whose update is aggregated; -1 for other clients. Weights sum to 1, or to 0 if no
     update is aggregated."""
     latency: jax.Array
@@ -125,7 +129,8 @@ def draw_network(
 
 
 def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
-    """Returns the network of one run, in which the clients `workers`, int32 [waiting], are not available."""
+    """Returns the network of one run, in which the clients `workers`, int32 [max_at_work], are not
+    available."""
     idle = jnp.ones(network.latency.shape, bool)
     idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
     return network._replace(available=idle if network.available is None else idle & network.available)
@@ -137,16 +142,22 @@ def close_round(
     hyper: Hyper,
     cohort: Cohort,
     network: NetworkDraw,
-    held: HeldWork | None,
+    unfinished: UnfinishedWork | None,
 ) -> RoundClose:
     """Ends the round of one run: computes its duration and which updates arrive.
 
     Failed and late clients are removed from the cohort, and the other weights are rescaled, (2).
 
-    A client that fails before it releases its update spends no privacy and does not count as a participant.
-    A client that fails after the release spends privacy and counts, but its update does not reach the model.
-    `StaticConfig.late` says whether a late client releases its update or is stopped before. If the server is
-    trusted, only aggregated updates spend privacy.
+    A client that releases its update spends privacy and counts as a participant. If the server is trusted,
+    these are the clients whose update is aggregated. Else `late` and `failure_stage` decide which clients
+    release their update in this round:
+
+        client                             releases its update
+        its update is aggregated           always
+        late or too many, does not fail    if late = "released"
+        fails before the round closes      if failure_stage = "after_release"
+        would fail after the round closes  if failure_stage = "after_release" and late = "released"
+        still at work                      never
 
     Args:
       config: the group's static values.
@@ -154,20 +165,21 @@ def close_round(
       hyper: hyper-parameters of the run, scalars.
       cohort: the cohort, [n].
       network: the network in this round.
-      held: the work of clients from earlier rounds, [waiting]; None if no client can stay at work.
+      unfinished: the work of clients from earlier rounds, [max_at_work]; None if no client can stay at work.
 
     Raises:
       PartError: clients can stay at work, and the cohort has another size than the ending requires.
     """
     work = _slots_of(cohort, network)
-    if held:
+    if unfinished:
         if cohort.members.shape[0] != config.slots:
             raise PartError(
                 f"{config.policy.part.where}: selects {cohort.members.shape[0]} clients a round. With "
                 f"{config.ending.part.where} the policy must select {config.slots}"
             )
-        work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
+        work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), unfinished.slots, work)
     there = work.client >= 0
+    # The ending is told the time from the start of this round, also for clients of earlier rounds.
     made = config.build_ending(hyper, files).close(
         Work(work.client, latency=work.remaining, fails=work.fails, age=work.age)
     )
@@ -176,8 +188,8 @@ def close_round(
     if config.waits_for_all and network.fails is None:
         members = cohort.members
         return RoundClose(
-            training=cohort,
-            cohort=cohort,
+            to_train=cohort,
+            aggregated=cohort,
             latency=work.latency,
             members=members,
             arrived=None,
@@ -192,19 +204,20 @@ def close_round(
     rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
     if not config.trusts_server:
-        in_time = (work.remaining <= duration) & done
+        # A late client stops when the round closes, or works on until it has released its update.
+        finishes_work = (work.remaining <= duration) & done
         if config.late == "released":
-            in_time = there & done
-            released = released | (in_time & ~work.fails)
+            finishes_work = there & done
+            released = released | (finishes_work & ~work.fails)
         if config.failure_stage == "after_release":
-            released = released | (there & work.fails & in_time)
+            released = released | (there & work.fails & finishes_work)
     latency = work.latency
-    if not (config.waits_for_all or held):
+    if not (config.waits_for_all or unfinished):
         # The server observes the duration of the round as the latency of a late client.
         latency = jnp.minimum(latency, duration)
     found = RoundClose(
-        training=rest,
-        cohort=rest,
+        to_train=rest,
+        aggregated=rest,
         latency=latency,
         members=work.client,
         arrived=made.counts,
@@ -213,7 +226,7 @@ def close_round(
         duration=duration,
         factor=made.factor,
     )
-    return _with_work(cohort, work, there & done, found) if held else found
+    return _with_work(cohort, work, there & done, found) if unfinished else found
 
 
 def _slots_of(cohort: Cohort, network: NetworkDraw) -> Slots:
@@ -228,7 +241,11 @@ def _slots_of(cohort: Cohort, network: NetworkDraw) -> Slots:
 
 def _with_work(cohort: Cohort, work: Slots, finishes: jax.Array, close: RoundClose) -> RoundClose:
     """Splits the slots of a round, [s], into finished slots and slots still at work."""
-    slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
+    slots, stays, arrives = (
+        cohort.members.shape[0],
+        (work.client >= 0) & ~finishes,
+        close.aggregated.members >= 0,
+    )
     finished = jnp.argsort(jnp.where(finishes, work.client, jnp.iinfo(jnp.int32).max))[:slots]
     # Slots that are still at work come first, in their order.
     staying = jnp.argsort(~stays, stable=True)[: work.client.shape[0] - slots]
@@ -236,7 +253,7 @@ def _with_work(cohort: Cohort, work: Slots, finishes: jax.Array, close: RoundClo
     age = jnp.sum(jnp.where(arrives, work.age, 0)).astype(jnp.float32)
     trains = (cohort.members >= 0) & ~work.fails[-slots:]
     return close._replace(
-        training=Cohort(jnp.where(trains, cohort.members, -1), cohort.weights),
+        to_train=Cohort(jnp.where(trains, cohort.members, -1), cohort.weights),
         latency=close.latency[finished],
         members=jnp.where(finishes, work.client, -1)[finished],
         arrived=arrives[finished],

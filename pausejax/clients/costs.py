@@ -36,7 +36,7 @@ def cohort_shapes(config: StaticConfig, hyper: Hyper, files: Files) -> tuple[jax
     values = {name: of_runs[0] for name, of_runs in hyper.items()}
     policy = config.build(values, files)
     of_rows = learning and learning.build_aggregator(values | files).combine is not None
-    kept = jnp.zeros(int(bool(policy.needs_updates or of_rows or config.waiting)))
+    kept = jnp.zeros(int(bool(policy.needs_updates or of_rows or config.max_at_work)))
     state = policy.init(key, Clients(clients, clients))
     view = View(jnp.int32(1), clients, lambda c: clients[c])
     return policy.select(key, state, view).members, kept
@@ -47,7 +47,7 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 
     It is the number of iterations of a loop, or the share of calls that take a condition's costly branch.
     """
-    config, data = simulation.config, simulation.world.data
+    config, data = simulation.config, simulation.first_world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if config.learning is None or data is None:
         return found
@@ -57,10 +57,11 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 
 def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     """Returns the bytes on each device while the runs are played, from shapes alone."""
-    world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
-    shares, config = simulation.data_shares, simulation.config
+    world, state = simulation.first_world, simulation.state_shapes(1)
+    data = world.data
+    shards, config = simulation.input_shards, simulation.config
     learning = config.learning
-    inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
+    inputs = -(-len(data.inputs) // shards) * bytes_of(data.inputs[:1]) if data else 0
     owners = (data.order, data.offset, data.size) if data else ()
     cohort, keeps_updates = cohort_of(simulation)
     # Each round records some numbers and the cohort. Records of two calls are in memory at once.
@@ -72,10 +73,10 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:
-        per_run["updates"] = 4 * (cohort + config.waiting) * learning.num_parameters
+        per_run["updates"] = 4 * (cohort + config.max_at_work) * learning.num_parameters
     return DeviceBytes(
         {
-            f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs
+            f"training data (1/{shards} of the inputs)" if shards > 1 else "training data": inputs
             + bytes_of(data.targets if data else ()),
             "test data": bytes_of(world.test),
             "partitions": bytes_of(owners),

@@ -21,7 +21,7 @@ def client_metrics(
     learning: Learning,
     dataset: Dataset,
     partitions: Sequence[Partition],
-    partition_of: np.ndarray,
+    partition_index: np.ndarray,
     weights: Weights,
     memory: Memory,
     hyper: Any,
@@ -37,7 +37,7 @@ def client_metrics(
       learning: the static description of learning.
       dataset: the data set, on the host.
       partitions: all partitions of the group; their sizes fix the shapes of the program.
-      partition_of: int [runs], the index of each run's partition.
+      partition_index: int [runs], the index of each run's partition.
       weights: the global models after the last round, pytree [R, ...] with R >= runs.
       memory: the states of servers and clients, [R, ...].
       hyper: traced hyper-parameters by name, [runs] each.
@@ -52,9 +52,9 @@ def client_metrics(
     total = int(max(np.sum(part.held_out) for part in partitions))
     found = np.full(share.shape, np.nan, np.float32)
     of_all = of_runs(weights, memory, hyper, share)
-    for number in np.unique(partition_of):
+    for number in np.unique(partition_index):
         data = jax.device_put(_samples(dataset, partitions[number], total))
-        for run in np.flatnonzero(partition_of == number):
+        for run in np.flatnonzero(partition_index == number):
             own_weights, own_memory, values, _ = of_all[run]
             found[run] = client_metric(learning, longest, data, own_weights, own_memory, values, files)
     return found

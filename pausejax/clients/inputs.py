@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 
 from pausejax import bandit, network, privacy
-from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.batches import EvaluationData, TrainingData
 from pausejax.federated.learning import Learning
 from pausejax.parts import Bound
 from pausejax.policies.base import Policy
@@ -52,8 +52,8 @@ class StaticConfig:
     """Time at which clients fail in a round; None if no client can fail."""
     waits_for_all: bool = True
     """Whether the slowest client of the cohort ends every round."""
-    waiting: int = 0
-    """Largest number of clients that may still be at work when a round closes."""
+    max_at_work: int = 0
+    """Largest number of clients that may still be at work when a round closes, `Ending.waiting`."""
     slots: int = 0
     """Number of clients that policies select in a round; the ending sets it."""
     late: Late = "stopped"
@@ -112,18 +112,24 @@ class World(NamedTuple):
     files: Files
     """Tables that parts read from files, by the name of the argument, float32 [rows, columns]."""
     data: TrainingData | None
-    test: HeldOut | None
+    test: EvaluationData | None
 
 
 class Slots(NamedTuple):
-    """Clients at work, one in each slot, [s]."""
+    """Clients at work, one in each slot, [s].
+
+    Times count from the start of a round: the round that is played or, in a `State`, the next round.
+    """
 
     client: jax.Array
     """int32, client in the slot; -1 for an empty slot."""
     remaining: jax.Array
-    """float32, time until the client delivers, seconds."""
+    """float32, time from the start of the round to the client's delivery, seconds."""
     latency: jax.Array
-    """float32, whole latency of the client, seconds."""
+    """float32, time from the start of the client's work to its delivery, seconds.
+
+    It exceeds `remaining` if the client began in an earlier round.
+    """
     fails: jax.Array
     """bool, whether the client fails."""
     age: jax.Array
@@ -132,8 +138,11 @@ class Slots(NamedTuple):
     """float32, weight of the client in its cohort."""
 
 
-class HeldWork(NamedTuple):
-    """Clients that are still at work after a round has closed, with what they have learned, [R, waiting]."""
+class UnfinishedWork(NamedTuple):
+    """Clients that are still at work after a round has closed, with what they have learned.
+
+    [R, w], where w is `StaticConfig.max_at_work`.
+    """
 
     slots: Slots
     loss: jax.Array
@@ -141,22 +150,26 @@ class HeldWork(NamedTuple):
     loss_rms: jax.Array
     """float32, root of the mean squared minibatch loss of the client."""
     update: jax.Array
-    """float32 [R, waiting, d], update that the client will deliver; [R, waiting, 0] in mode "bandit"."""
+    """float32 [R, w, d], update that the client will deliver; [R, w, 0] in mode "bandit"."""
 
 
 class State(NamedTuple):
     """State of all runs between two rounds; leading axis [R]."""
 
     bandit: bandit.BanditState
-    """Participations T_k and mean rewards, [R, K].
+    """Releases T_k and observed mean rewards μ̄_k, [R, K].
 
     T_k is also the privacy ledger of each run. Both arrays are updated in the same way for every policy.
     """
     oracle: jax.Array
     """int32 [R, K], participations in the oracle's own trajectory."""
     mean_reward: jax.Array
-    """float32 [R, K], μ, the expected speeds τ_min / τ, which the oracle knows. They never change."""
-    work: HeldWork | None
+    """float32 [R, K], μ, the expected rewards E[τ_min / τ], which the oracle knows. They never change.
+
+    `bandit.mean_reward` has the observed means μ̄ instead. Checkpoints store the names of these fields, so
+    another name would invalidate older checkpoints.
+    """
+    work: UnfinishedWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""
     availability: Any
     """State of the availability process; () if all clients are always available."""

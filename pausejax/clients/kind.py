@@ -14,7 +14,7 @@ from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.records import complete, evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.federated import aggregators, algorithms, models, optimizers, servers, tasks
 from pausejax.federated.evaluation import client_metric
 from pausejax.federated.kept import vectors_of_run
@@ -42,12 +42,12 @@ def coordinates(
 def simulation(
     study: Study,
     group: Group,
-    sources: Sources,
+    cache: DataCache,
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> ClientSimulation:
     """Builds the simulation of a group on some devices (the local ones if not given) in a layout."""
-    return ClientSimulation(study, group, sources, devices, layout)
+    return ClientSimulation(study, group, cache, devices, layout)
 
 
 KIND = Kind(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax.clients.conditions import Overlap, RoundClose
-from pausejax.clients.inputs import CLIENT, SERVER_NOISE, HeldWork, Hyper, State, StaticConfig, World
+from pausejax.clients.inputs import CLIENT, SERVER_NOISE, Hyper, State, StaticConfig, UnfinishedWork, World
 from pausejax.federated import evaluation
 from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.batches import num_steps
@@ -26,17 +26,17 @@ class LearningResult(NamedTuple):
     """Next global models, pytree [R, ...]."""
     memory: Any
     """Next states of servers and clients, `federated.learning.Memory`."""
-    loss: jax.Array
+    loss_of_members: jax.Array
     """float32 [R, n], mean minibatch loss of each of `RoundClose.members`; 0 without training."""
-    loss_rms: jax.Array
+    loss_rms_of_members: jax.Array
     """float32 [R, n], root of the mean squared minibatch loss of each of `RoundClose.members`."""
     updates: jax.Array
     """float32 [R, n, d], the privatized updates if the policy needs them, else [R, n, 0]."""
-    losses: jax.Array
-    """float32 [R, s], mean minibatch loss of the client in each slot of `RoundClose.cohort`."""
+    loss_of_slots: jax.Array
+    """float32 [R, s], mean minibatch loss of the client in each slot of `RoundClose.aggregated`."""
     finite: jax.Array | None
     """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
-    work: HeldWork | None
+    work: UnfinishedWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""
 
 
@@ -51,9 +51,9 @@ def learn(
       hyper: hyper-parameters by name, float32 [R] each.
       state: the state before the round.
       keys: keys of each run in this round, [R].
-      close: the clients that train, and the clients whose update arrives.
+      close: the clients whose training this round computes, and those whose update is aggregated.
     """
-    runs, slots = close.training.members.shape
+    runs, slots = close.to_train.members.shape
     if config.learning is None:
         nothing, updates = jnp.zeros((runs, slots)), jnp.zeros((runs, slots, 0))
         work = None
@@ -62,11 +62,12 @@ def learn(
         return LearningResult(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
     learning = config.learning
     assert world.data is not None
+    # Whether single updates are needed does not depend on traced values, so the first run's values are used.
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
-    needs_rows = bool(state.work) or learning.build_aggregator(first | world.files).combine is not None
+    has_combine = learning.build_aggregator(first | world.files).combine is not None
     needs_updates = config.build(first, world.files).needs_updates
     memory: Memory = state.memory
-    jobs = _jobs(world, state, keys, close.training)
+    jobs = _jobs(world, state, keys, close.to_train)
     trained = train(
         learning,
         config.mechanism,
@@ -77,34 +78,38 @@ def learn(
         hyper,
         world.files,
         jobs,
-        keep_updates=needs_updates or needs_rows,
+        keep_updates=needs_updates or has_combine or bool(state.work),
     )
-    rows = trained.updates.reshape(runs, slots, trained.updates.shape[-1])
+    updates = trained.updates.reshape(runs, slots, trained.updates.shape[-1])
     loss, loss_rms = (x.reshape(runs, slots) for x in (trained.loss, trained.loss_rms))
-    total, work, cohort = trained.total, None, close.cohort
-    losses = loss
+    total, work, aggregated = trained.total, None, close.aggregated
+    loss_of_slots = loss
     if state.work and close.overlap:
-        losses, loss, loss_rms, rows, work = _join(state.work, close.overlap, loss, loss_rms, rows)
-        # Rows of weight 0 may contain NaN, and 0 · NaN is NaN.
-        there = (cohort.members >= 0)[:, :, None]
-        weight = cohort.weights if close.factor is None else cohort.weights * close.factor
-        total = jnp.sum(jnp.where(there, rows * weight[:, :, None], 0.0), axis=1)
+        loss_of_slots, loss, loss_rms, updates, work = _join(
+            state.work, close.overlap, loss, loss_rms, updates
+        )
+        # Updates of weight 0 may contain NaN, and 0 · NaN is NaN.
+        there = (aggregated.members >= 0)[:, :, None]
+        weight = aggregated.weights if close.factor is None else aggregated.weights * close.factor
+        total = jnp.sum(jnp.where(there, updates * weight[:, :, None], 0.0), axis=1)
 
-    def mean_of(values: Hyper, key: jax.Array, total: jax.Array, rows: jax.Array, weight: jax.Array) -> Any:
+    def mean_of(
+        values: Hyper, key: jax.Array, total: jax.Array, updates: jax.Array, weight: jax.Array
+    ) -> Any:
         mechanism, key = config.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
-        return aggregate(learning, mechanism, values | world.files, key, total, rows, weight)
+        return aggregate(learning, mechanism, values | world.files, key, total, updates, weight)
 
-    mean = jax.vmap(mean_of)(hyper, keys, total, rows, cohort.weights)
-    there = cohort.members >= 0
-    member = jnp.maximum(cohort.members, 0)
+    mean = jax.vmap(mean_of)(hyper, keys, total, updates, aggregated.weights)
+    there = aggregated.members >= 0
+    member = jnp.maximum(aggregated.members, 0)
     size = world.data.size[world.partition[:, None], member]
     share = jnp.take_along_axis(world.data_share, member, axis=1)
     arrived = Arrivals(
-        weight=cohort.weights,
+        weight=aggregated.weights,
         share=jnp.where(there, share, 0.0),
         steps=jnp.where(there, num_steps(learning.training, size).astype(jnp.float32), 0.0),
     )
-    anyone = jnp.any(cohort.weights > 0, axis=1)
+    anyone = jnp.any(aggregated.weights > 0, axis=1)
     weights, server = step_server(
         learning, state.params, mean, memory.server, hyper, world.files, arrived, anyone
     )
@@ -119,15 +124,15 @@ def learn(
         (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
     )
     if close.overlap:
-        rows = jnp.take_along_axis(rows, close.overlap.finished[:, :, None], axis=1)
-    updates = rows if needs_updates else rows[:, :, :0]
+        updates = jnp.take_along_axis(updates, close.overlap.finished[:, :, None], axis=1)
+    updates = updates if needs_updates else updates[:, :, :0]
     memory = Memory(trained.clients, server, have_trained)
-    return LearningResult(weights, memory, loss, loss_rms, updates, losses, finite, work)
+    return LearningResult(weights, memory, loss, loss_rms, updates, loss_of_slots, finite, work)
 
 
 def _join(
-    held: HeldWork, overlap: Overlap, loss: jax.Array, loss_rms: jax.Array, updates: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, HeldWork]:
+    unfinished: UnfinishedWork, overlap: Overlap, loss: jax.Array, loss_rms: jax.Array, updates: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, UnfinishedWork]:
     """Joins the losses and updates of earlier rounds' clients, which come first, with those of this round.
 
     Returns:
@@ -136,9 +141,13 @@ def _join(
     """
     every = [
         jnp.concatenate([old, new], axis=1)
-        for old, new in ((held.loss, loss), (held.loss_rms, loss_rms), (held.update, updates))
+        for old, new in (
+            (unfinished.loss, loss),
+            (unfinished.loss_rms, loss_rms),
+            (unfinished.update, updates),
+        )
     ]
-    work = HeldWork(overlap.slots, loss=every[0], loss_rms=every[1], update=every[2])
+    work = UnfinishedWork(overlap.slots, loss=every[0], loss_rms=every[1], update=every[2])
 
     def stay(leaf: jax.Array) -> jax.Array:
         return jax.vmap(lambda values, slots: values[slots])(leaf, overlap.staying)
@@ -147,11 +156,11 @@ def _join(
     return every[0], *finished, every[2], jax.tree.map(stay, work)
 
 
-def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
+def _jobs(world: World, state: State, keys: jax.Array, to_train: Cohort) -> Jobs:
     """Returns the training jobs of a round, one for each slot of each run, [R * n]."""
-    runs, slots = cohort.members.shape
+    runs, slots = to_train.members.shape
     run = jnp.repeat(jnp.arange(runs), slots)
-    client = cohort.members.reshape(-1)
+    client = to_train.members.reshape(-1)
 
     def job_keys(run: jax.Array, client: jax.Array) -> jax.Array:
         return jax.random.split(jax.random.fold_in(jax.random.fold_in(keys[run], CLIENT), client))
@@ -160,7 +169,7 @@ def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
     return Jobs(
         run=run,
         client=client,
-        weight=cohort.weights.reshape(-1),
+        weight=to_train.weights.reshape(-1),
         batch_key=batch_key,
         noise_key=noise_key,
         number=state.bandit.counts[run, client] + 1,
@@ -181,7 +190,7 @@ def evaluate_if_due(
       config: the group's static values.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
-      round: int32 [R], t of each run.
+      round: int32 [R], t, which is equal for all runs.
       last_round: int32 scalar, the last round, which is always evaluated.
       learned: the result of learning in this round.
     """
@@ -190,7 +199,7 @@ def evaluate_if_due(
     if learning is None:
         return unknown, unknown
     assert world.test is not None
-    # Runs of a batch are evaluated in the same step, even if their rounds t differ, so the first run decides.
+    # `loop.advance` plays the same round t of all runs, so the first run decides for all.
     due = (round[0] % config.eval_every == 0) | (round[0] == last_round)
     test, files, share = world.test, world.files, world.data_share
 

@@ -1,11 +1,13 @@
 """The loop over rounds, for all runs of a group at once.
 
-A group is all runs that share one `StaticConfig`, which holds the static values. `start` makes the state
-before the first round. `advance` plays a fixed number of rounds of all runs. Both functions are pure, jitted,
-and traced once for each `StaticConfig` and number of runs.
+The runs of a group share one `StaticConfig`, which holds the static values. Another group may have an equal
+`StaticConfig`, for example if only its data are partitioned in another way. `start` makes the state before
+the first round. `advance` plays a fixed number of rounds of all runs. Both functions are pure, jitted, and
+traced once for each `StaticConfig` and number of runs.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,11 +18,11 @@ from jax.sharding import PartitionSpec as P
 from pausejax import bandit, network, regret
 from pausejax.clients.inputs import (
     AVAILABILITY,
-    HeldWork,
     Hyper,
     Slots,
     State,
     StaticConfig,
+    UnfinishedWork,
     World,
     initial_key,
     policy_key,
@@ -55,7 +57,7 @@ def start(config: StaticConfig, world: World, hyper: Hyper, params: Any = None) 
             return ()
         return availability.init(jax.random.fold_in(initial_key(seed), AVAILABILITY))
 
-    def mean_reward(hyper: Hyper) -> jax.Array:
+    def expected_reward(hyper: Hyper) -> jax.Array:
         return network.expected_reward(config.build_law(hyper, world.files), hyper["min_latency"])
 
     runs = world.seed.shape[0]
@@ -65,9 +67,9 @@ def start(config: StaticConfig, world: World, hyper: Hyper, params: Any = None) 
         params = init_weights(learning, params, config.num_clients)
     return State(
         bandit=jax.vmap(lambda _: bandit.init(config.num_clients))(world.seed),
-        work=_no_work(config, runs) if config.waiting else None,
+        work=_no_work(config, runs) if config.max_at_work else None,
         oracle=jax.vmap(lambda _: regret.init(config.num_clients))(world.seed),
-        mean_reward=jax.vmap(mean_reward)(hyper),
+        mean_reward=jax.vmap(expected_reward)(hyper),
         availability=jax.vmap(init_availability)(world.seed, hyper),
         policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
         params=params,
@@ -76,9 +78,9 @@ def start(config: StaticConfig, world: World, hyper: Hyper, params: Any = None) 
     )
 
 
-def _no_work(config: StaticConfig, runs: int) -> HeldWork:
-    """Returns empty slots for clients that are still at work, [R, waiting]."""
-    shape = runs, config.waiting
+def _no_work(config: StaticConfig, runs: int) -> UnfinishedWork:
+    """Returns empty slots for clients that are still at work, [R, max_at_work]."""
+    shape = runs, config.max_at_work
     zeros, size = jnp.zeros(shape), config.learning.num_parameters if config.learning else 0
     slots = Slots(
         client=jnp.full(shape, -1, jnp.int32),
@@ -88,7 +90,7 @@ def _no_work(config: StaticConfig, runs: int) -> HeldWork:
         age=jnp.zeros(shape, jnp.int32),
         weight=zeros,
     )
-    return HeldWork(slots, loss=zeros, loss_rms=zeros, update=jnp.zeros((*shape, size)))
+    return UnfinishedWork(slots, loss=zeros, loss_rms=zeros, update=jnp.zeros((*shape, size)))
 
 
 def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
@@ -148,6 +150,10 @@ def _advance(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, Record]:
+    """Plays the rounds of `advance` for the runs of one device.
+
+    During the loop, arrays of the record with equal shape and type are kept as one array.
+    """
     first = jnp.broadcast_to(first_round, world.seed.shape)
     # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without
     # elements. An example is the updates of a model without parameters. See
@@ -158,16 +164,14 @@ def _advance(
     played = jax.jit(functools.partial(play_round, config, world, hyper, last_round), inline=True)
     record = jax.eval_shape(played, state, first)[1]
     leaves, structure = jax.tree.flatten(record)
-    kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
-    alike = [[n for n, leaf in enumerate(leaves) if (leaf.shape, str(leaf.dtype)) == kind] for kind in kinds]
+    alike = _alike(leaves)
 
     def step(ahead: jax.Array, carry: tuple[State, list[jax.Array]]) -> tuple[State, list[jax.Array]]:
         state, records = carry
         state, record = played(state, first + ahead)
-        leaves = jax.tree.leaves(record)
         # Arrays of one shape are stacked and written together, because a device launches a kernel for each
         # write.
-        pieces = [jnp.stack([leaves[n] for n in places]) for places in alike]
+        pieces = _stacked(jax.tree.leaves(record), alike)
         return state, [all.at[ahead].set(piece) for all, piece in zip(records, pieces, strict=True)]
 
     empty = [
@@ -179,5 +183,21 @@ def _advance(
     left = jnp.clip(last_round + 1 - first[0], 0, config.rounds_per_call)
     with jax.named_scope("rounds"):
         state, records = jax.lax.fori_loop(0, left, step, (state, empty))
+    return state, jax.tree.unflatten(structure, _unstacked(records, alike))
+
+
+def _alike(leaves: Sequence[jax.ShapeDtypeStruct]) -> list[list[int]]:
+    """Returns the indices of the leaves of each shape and type, one list for each shape and type."""
+    kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
+    return [[n for n, leaf in enumerate(leaves) if (leaf.shape, str(leaf.dtype)) == kind] for kind in kinds]
+
+
+def _stacked(leaves: Sequence[jax.Array], alike: Sequence[Sequence[int]]) -> list[jax.Array]:
+    """Stacks the leaves of each list of indices."""
+    return [jnp.stack([leaves[n] for n in places]) for places in alike]
+
+
+def _unstacked(records: Sequence[jax.Array], alike: Sequence[Sequence[int]]) -> list[jax.Array]:
+    """Returns the leaves, [rounds, ...], of arrays [rounds, leaves, ...] that `_stacked` has made."""
     found = {n: all[:, i] for places, all in zip(alike, records, strict=True) for i, n in enumerate(places)}
-    return state, jax.tree.unflatten(structure, [found[n] for n in range(len(leaves))])
+    return [found[n] for n in range(len(found))]

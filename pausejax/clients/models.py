@@ -9,7 +9,7 @@ import xarray as xr
 
 from pausejax.clients.build import dataset_of, learning_of_group, static_values
 from pausejax.data.dataset import Dataset
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.federated.batches import prepare, scale
 from pausejax.federated.kept import weights_of
 from pausejax.federated.learning import Learning
@@ -31,13 +31,13 @@ class KeptModel(NamedTuple):
     """Weights that each client would use, leaves [K, ...]; None if all clients use `weights`."""
 
 
-def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel]:
+def models(study: Study, result: xr.Dataset, cache: DataCache) -> list[KeptModel]:
     """Returns the final model of every run of a result, in the order of its runs.
 
     Args:
       study: the study of the result.
       result: a result with the variable `final_model`, or a selection of its runs.
-      sources: the data sets on the host.
+      cache: the data sets on the host.
 
     Raises:
       ValueError: the result has runs that the study lacks.
@@ -57,7 +57,7 @@ def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel
     for row, identity in enumerate(identities):
         group = group_of[identity]
         if group.key not in built:
-            built[group.key] = _built(study, group, sources)
+            built[group.key] = _built(study, group, cache)
         learning, apply = built[group.key]
         own = None if of_clients is None else of_clients[row, : group.static["num_clients"]]
         models.append(KeptModel(apply, *weights_of(learning, found[row], own)))
@@ -65,11 +65,11 @@ def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel
 
 
 def _built(
-    study: Study, group: Group, sources: Sources
+    study: Study, group: Group, cache: DataCache
 ) -> tuple[Learning, Callable[[Weights, Any], jax.Array]]:
     """Returns a group's learning and the function that applies its model to raw inputs."""
-    learning = learning_of_group(study, group, sources, jax.default_backend(), None)
-    return learning, _apply(learning, dataset_of(study, static_values(group), sources))
+    learning = learning_of_group(study, group, cache, jax.default_backend(), None)
+    return learning, _apply(learning, dataset_of(study, static_values(group), cache))
 
 
 def _apply(learning: Learning, dataset: Dataset) -> Callable[[Weights, Any], jax.Array]:

@@ -83,7 +83,7 @@ def record_round(
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
         max_releases=jnp.max(after.bandit.counts, axis=1),
-        train_loss=mean_loss(close.cohort, learned.losses) if learning else unknown,
+        train_loss=mean_loss(close.aggregated, learned.loss_of_slots) if learning else unknown,
         test_metric=evaluated[0],
         test_loss=evaluated[1],
         diverged_round=after.diverged,
@@ -109,7 +109,7 @@ def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
 
 def _late(config: StaticConfig, valid: jax.Array, close: RoundClose) -> jax.Array | None:
     """Returns which members came too late, bool [R, n]; None if the round waits for all clients."""
-    if config.waits_for_all or config.waiting or close.arrived is None:
+    if config.waits_for_all or config.max_at_work or close.arrived is None:
         return None
     late = valid & ~close.arrived
     return late if close.failed is None else late & ~close.failed
@@ -142,7 +142,7 @@ def _quantities(
     """Returns the quantities that the user has registered, by name, float32 [R]."""
     if not config.quantities:
         return {}
-    arrived, weights = close.cohort.members >= 0, close.cohort.weights
+    arrived, weights = close.aggregated.members >= 0, close.aggregated.weights
     if close.overlap:
         finished = close.overlap.finished
         arrived, weights = (jnp.take_along_axis(x, finished, axis=1) for x in (arrived, weights))
@@ -156,7 +156,7 @@ def _quantities(
         mean_reward=after.bandit.mean_reward,
         data_share=world.data_share,
         available=network.available,
-        loss=jnp.where(arrived & (config.learning is not None), learned.loss, jnp.nan),
+        loss=jnp.where(arrived & (config.learning is not None), learned.loss_of_members, jnp.nan),
         params=learned.params.params if config.learning else None,
     )
     return jax.vmap(functools.partial(record_quantities, config.quantities))(snapshot, hyper)

@@ -20,7 +20,7 @@ def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
     return np.unique(np.append(np.arange(eval_every, rounds + 1, eval_every), rounds)).astype(np.int32)
 
 
-def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
+def to_host(first: int, positions: np.ndarray, record: Any, rounds: int) -> Segment:
     """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last round T."""
     played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
@@ -32,7 +32,7 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
         for name, leaf in fields.items()
         if leaf is not None
     }
-    return Segment(first, first + played - 1, rows, records)
+    return Segment(first, first + played - 1, positions, records)
 
 
 def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
@@ -70,31 +70,37 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
                 raise PartError(f"{config.ending.part.where}: round {number}: {problem}")
 
 
-def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:
+def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency: float) -> np.ndarray:
     """Returns whether each run has not yet reached the simulated time `stop_at_latency`, bool [n].
 
-    `rows` are the distinct positions of the runs, int [n]; the time is in seconds.
+    `positions` are the distinct positions of the runs in the batch, int [n]; the time is in seconds.
     """
-    elapsed = np.zeros(len(rows))
+    elapsed = np.zeros(len(positions))
     for segment in segments:
-        here, there = _places(segment, rows)
+        here, there = _places(segment, positions)
         elapsed[here] += segment.records["round_latency"][there].sum(axis=1, dtype=np.float64)
     return elapsed < stop_at_latency
 
 
-def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of a segment's runs in `rows`, and the indices of these runs in the segment."""
+def _places(segment: Segment, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of a segment's runs in `positions`, and the same runs' indices in the segment.
+
+    Positions are those of runs in the batch.
+    """
     played, there = np.unique(segment.positions, return_index=True)
-    order = np.argsort(rows)
-    here = np.searchsorted(rows, played, sorter=order).clip(max=len(rows) - 1)
-    found = rows[order[here]] == played
+    order = np.argsort(positions)
+    here = np.searchsorted(positions, played, sorter=order).clip(max=len(positions) - 1)
+    found = positions[order[here]] == played
     return order[here][found], there[found]
 
 
 def finish(
     study: Study, segments: Sequence[Segment], positions: np.ndarray, num_clients: int, metric: str
-) -> Arrays:
+) -> tuple[Arrays, np.ndarray]:
     """Returns the arrays of the runs at distinct positions, each run up to the round in which it stops.
+
+    A run that is simulated further, because it stops in the middle of a segment or while it is still in the
+    program, is cut after this round.
 
     Args:
       study: a study of client selection.
@@ -102,10 +108,14 @@ def finish(
       positions: int [n], the positions of the runs.
       num_clients: K, the number of clients.
       metric: the name of the variable for the test metric.
+
+    Returns:
+      The arrays by variable; and the largest number of releases of a client so far, int [n, rounds], −1 after
+      the end of a run. The latter is no variable of the result.
     """
-    table, rows = study.outputs.variables, positions
+    table = study.outputs.variables
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
-    history = _history(study, table, segments, rows)
+    history = _history(study, table, segments, positions)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
     released, releases = history.pop("released", history["selected"]), history.pop("max_releases")
     evaluated = evaluated_rounds(study.rounds, study.eval_every)
@@ -113,7 +123,7 @@ def finish(
     for name in history:
         if "eval" in table[name].dims:
             history[name] = history[name][:, evaluated - 1]
-    last = _last_played(segments, rows)
+    last = _last_played(segments, positions)
     if study.stop_at_latency:
         reached = history["elapsed"] >= study.stop_at_latency
         last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, last)
@@ -121,14 +131,14 @@ def finish(
             rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)
             array[rounds > last[:, None]] = table[name].fill
     if "diverged_round" in history:
-        history["diverged_round"] = history["diverged_round"][np.arange(len(rows)), last - 1]
+        history["diverged_round"] = history["diverged_round"][np.arange(len(positions)), last - 1]
     selected = history["selected"]
     history["counts"] = _count(selected, selected >= 0, num_clients)
     released = np.where(np.isnan(history["round_latency"])[:, :, None], -1, released)
     history["releases"] = _count(released, released >= 0, num_clients)
     found = {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
     ended = np.isnan(found["round_latency"])
-    return complete(table, found) | {"max_releases": np.where(ended, -1, releases)}
+    return complete(table, found), np.where(ended, -1, releases)
 
 
 _ALWAYS = ("test_loss", "counts", "releases")
@@ -239,27 +249,27 @@ def _named(records: Arrays, metric: str) -> Arrays:
     return {metric if name == "test_metric" else name: part for name, part in records.items()}
 
 
-def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-    """Returns the last round that the run at each of the distinct positions `rows` has played, int [n]."""
-    last = np.zeros(len(rows), int)
+def _last_played(segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
+    """Returns the last round that the run at each of some distinct positions has played, int [n]."""
+    last = np.zeros(len(positions), int)
     for segment in segments:
-        here, _ = _places(segment, rows)
+        here, _ = _places(segment, positions)
         last[here] = segment.last_round
     return last
 
 
 def _history(
-    study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
+    study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], positions: np.ndarray
 ) -> Arrays:
-    """Returns the records of all rounds of the runs at the positions `rows`, [n, rounds, ...]. Rounds that
+    """Returns the records of all rounds of the runs at some distinct positions, [n, rounds, ...]. Rounds that
     were not played hold fill values."""
     fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
-        name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)
+        name: np.full((len(positions), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)
         for name, part in segments[0].records.items()
     }
     for segment in segments:
-        here, there = _places(segment, rows)
+        here, there = _places(segment, positions)
         rounds = slice(segment.first_round - 1, segment.last_round)
         for name, part in segment.records.items():
             history[name][here, rounds] = part[there]

@@ -19,6 +19,7 @@ class PolicyInputs(NamedTuple):
 
     round: jax.Array
     network: NetworkDraw
+    """The network without the clients that are still at work."""
     params: Any
     memory: Any
     partition: jax.Array
@@ -40,22 +41,24 @@ def play_round(
       hyper: hyper-parameters by name, float32 [R] each.
       last_round: int32 scalar, the last round, which is always evaluated.
       state: the state before the round.
-      round: int32 [R], t of each run.
+      round: int32 [R], t, which is equal for all runs.
     """
     keys = jax.vmap(round_key)(world.seed, round)
     draw = functools.partial(draw_network, config, world.files)
-    network = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
-    inputs = PolicyInputs(round, network, state.params, state.memory, world.partition)
+    drawn = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
+    # Clients at work can't be selected again. The draw itself does not depend on them, nor on the policy.
+    selectable = drawn
     if state.work:
-        inputs = inputs._replace(network=jax.vmap(without_workers)(network, state.work.slots.client))
+        selectable = jax.vmap(without_workers)(drawn, state.work.slots.client)
+    inputs = PolicyInputs(round, selectable, state.params, state.memory, world.partition)
 
     # Select the cohort, and find which updates arrive.
     select = functools.partial(select_cohort, config, world)
     cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
-    close = jax.vmap(functools.partial(close_round, config, world.files))(hyper, cohort, network, state.work)
+    close = jax.vmap(functools.partial(close_round, config, world.files))(hyper, cohort, drawn, state.work)
 
-    # Update participations and mean rewards, in the same way for every policy.
-    latency_reward = hyper["min_latency"][:, None] / network.latency
+    # Update releases and mean rewards, in the same way for every policy.
+    latency_reward = hyper["min_latency"][:, None] / drawn.latency
     reward = hyper["min_latency"][:, None] / close.latency
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
@@ -65,7 +68,13 @@ def play_round(
 
     # Update the policy.
     feedback = Feedback(
-        close.released, close.latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
+        members=close.released,
+        latency=close.latency,
+        reward=reward,
+        loss=learned.loss_of_members,
+        loss_rms=learned.loss_rms_of_members,
+        update=learned.updates,
+        arrived=close.arrived,
     )
     update = functools.partial(update_policy, config, world)
     policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
@@ -78,7 +87,7 @@ def play_round(
         work=learned.work,
         oracle=oracle,
         mean_reward=state.mean_reward,
-        availability=network.availability,
+        availability=drawn.availability,
         policy=policy,
         params=learned.params,
         memory=learned.memory,
@@ -160,7 +169,7 @@ def score_round(
     def score(
         round: jax.Array,
         objective: bandit.Objective,
-        mean_reward: jax.Array,
+        expected_reward: jax.Array,
         latency_reward: jax.Array,
         data_share: jax.Array,
         history: bandit.BanditState,
@@ -175,7 +184,7 @@ def score_round(
             history.counts,
             members,
             time,
-            mean_reward=mean_reward,
+            mean_reward=expected_reward,
             latency_reward=latency_reward,
             data_share=data_share,
             clients_per_round=m,

@@ -12,15 +12,15 @@ from jax.sharding import Mesh
 
 from pausejax import measured
 from pausejax.clients import costs, exchange, expected_regret, records
-from pausejax.clients.build import build_config, dataset_of, files_of, partition_of
+from pausejax.clients.build import build_config, dataset_of, files_of, partition_of_seed
 from pausejax.clients.held_out import client_metrics
 from pausejax.clients.inputs import RELEASE_LIMIT, Hyper, State, World
 from pausejax.clients.loop import advance, initial_params, start
 from pausejax.clients.variables import client_metric_name
-from pausejax.data.host import Sources
-from pausejax.devices import SHARED, SPLIT, padded, put, put_shares, runs_mesh, shapes
+from pausejax.data.host import DataCache
+from pausejax.devices import SHARED, SPLIT, padded, put, put_shards, runs_mesh, shapes
 from pausejax.federated import batches, kept
-from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.batches import EvaluationData, TrainingData
 from pausejax.parts import PartError
 from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Arrays, DeviceBytes, Layout, Segment
@@ -39,7 +39,7 @@ class ClientSimulation:
         self,
         study: Study,
         group: Group,
-        sources: Sources,
+        cache: DataCache,
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class ClientSimulation:
         Args:
           study: the study.
           group: the group of the study's plan to simulate.
-          sources: the data sets in memory.
+          cache: the data sets in memory.
           devices: the devices of the runs; the local devices if not given. For devices that are not local,
             the program can be lowered but not executed.
           layout: the placement of runs on the devices; taken from the table of measurements if not given.
@@ -56,51 +56,52 @@ class ClientSimulation:
         Raises:
           SpecError: the data can't be partitioned, or a part refuses its arguments.
         """
-        self._study, self._static, self._sources = study, group.static, sources
+        self._study, self._static, self._cache = study, group.static, cache
         self._devices = devices or jax.local_devices()
-        self.config = build_config(study, group, sources, self._devices[0].platform, layout)
+        self.config = build_config(study, group, cache, self._devices[0].platform, layout)
         self.rounds, self.rounds_per_call = study.rounds, self.config.rounds_per_call
         self.stop_at_latency = study.stop_at_latency
         learning = self.config.learning
         max_width = layout.runs if layout else measured.max_width(self._devices[0].platform)
         self.layout = Layout(max_width, False, *(learning.placement if learning else ()))
         seeds = sorted({run.seed for run in group.runs})
-        self._partition_of = {seed: place for place, seed in enumerate(seeds)}
-        self._share, data, test = self._samples(seeds)
-        self._files = files = files_of(study, group, sources)
+        self._index_of_seed = {seed: index for index, seed in enumerate(seeds)}
+        self._data_share, data, test = self._samples(seeds)
+        self._files = files = files_of(study, group, cache)
         self._traced = [name for name in group.runs[0].values if study.words.parameters[name].traced]
         self._on_device: tuple[int, Any] | None = None
         self._of_law: dict[tuple[float, ...], tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {}
         self._first = group.runs[:1]
-        own: Any = self._of_runs(self._first)[0]
+        own: Any = self._inputs_of(self._first)[0]
         if self.config.limits_releases:
             records.refuse_limits(self.config, self._files, self._traced_of(group.runs))
         shared: Any = (files, data, test)
-        self.world = World(*own, *shared)
+        self.first_world = World(*own, *shared)
+        """World of the group's first run alone, R = 1, on the host, with the arrays that all runs share."""
         if study.expected_regret:
             try:
                 self._cdf(self._hyper_of(self._first[0]))
             except PartError as error:
                 raise SpecError([str(error)]) from error
 
-    def _of_runs(self, runs: Sequence[Run]) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
-        """Returns the runs' seeds, data shares, partitions and hyper-parameters, [runs, ...], on the host."""
-        partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
+    def _inputs_of(self, runs: Sequence[Run]) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
+        """Returns seed, data_share and partition of a `World`, and hyper-parameters for runs on the host."""
+        index = np.array([self._index_of_seed[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = self._traced_of(runs)
         if self.config.limits_releases:
             hyper[RELEASE_LIMIT] = records.release_limit(self.config, self._files, hyper, self.rounds)
-        return (seeds, self._share[partitions], partitions), hyper
+        return (seeds, self._data_share[index], index), hyper
 
     def _traced_of(self, runs: Sequence[Run]) -> dict[str, np.ndarray]:
         """Returns the runs' traced values by name, float32 [runs], on the host."""
         return {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
 
     def _hyper_of(self, run: Run) -> Hyper:
-        return {name: jnp.float32(values[0]) for name, values in self._of_runs([run])[1].items()}
+        return {name: jnp.float32(values[0]) for name, values in self._inputs_of([run])[1].items()}
 
     @property
-    def data_shares(self) -> int:
+    def input_shards(self) -> int:
         return len(self._devices) if self.config.learning and self.config.learning.sharded else 1
 
     def sharded(self) -> Self:
@@ -113,9 +114,9 @@ class ClientSimulation:
         return other
 
     def padded(self, width: int) -> int:
-        return padded(width, on_all=self.data_shares > 1)
+        return padded(width, on_all=self.input_shards > 1)
 
-    def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
+    def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, EvaluationData | None]:
         """Loads the data, and partitions them among the clients for each of P seeds.
 
         Returns the clients' data shares, [P, K], the training data with the partitions, and the test data.
@@ -126,23 +127,23 @@ class ClientSimulation:
         if not config.learning:
             share = np.full((len(seeds), config.num_clients), 1 / config.num_clients, np.float32)
             return share, None, None
-        static, sources = self._static, self._sources
-        partitions = [partition_of(self._study, static, seed, sources) for seed in seeds]
+        static, cache = self._static, self._cache
+        partitions = [partition_of_seed(self._study, static, seed, cache) for seed in seeds]
         self._partitions = partitions
         if self._study.client_metrics and not any(np.any(part.held_out) for part in partitions):
             held = static["held_out_share"]
             raise SpecError(
                 [f"data.held_out_share = {held}: too small. No client has a held-out sample to be tested on"]
             )
-        source = dataset_of(self._study, static, sources)
+        source = dataset_of(self._study, static, cache)
         batch = config.learning.training.eval_batch
         data = batches.training_data(
-            sources.make(("inputs", id(source)), lambda: batches.flat(source.train_inputs)),
+            cache.make(("inputs", id(source)), lambda: batches.flat(source.train_inputs)),
             source.train_targets,
             batches.scale(source),
             partitions,
         )
-        test = sources.make(("test", id(source), batch), lambda: batches.held_out(source, batch))
+        test = cache.make(("test", id(source), batch), lambda: batches.evaluation_data(source, batch))
         return np.stack([part.data_share for part in partitions]), data, test
 
     def _shared(self, rows: int) -> Any:
@@ -150,18 +151,18 @@ class ClientSimulation:
         mesh = self._mesh(rows)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # Groups that use the same samples share one copy on a device.
-            data, rest = self.world.data, None
+            data, rest = self.first_world.data, None
             if data:
-                self._on_device, shares = None, self.data_shares
-                placed = self._sources.make_one(
+                self._on_device, shards = None, self.input_shards
+                placed = self._cache.make_one(
                     "placed",
-                    (id(data.inputs), mesh.size, shares),
-                    lambda: put_shares(data.inputs, mesh) if shares > 1 else put(data.inputs, mesh, SHARED),
+                    (id(data.inputs), mesh.size, shards),
+                    lambda: put_shards(data.inputs, mesh) if shards > 1 else put(data.inputs, mesh, SHARED),
                 )
                 rest = put(data._replace(inputs=jnp.zeros(0)), mesh, SHARED)._replace(inputs=placed)
             self._on_device = (
                 mesh.size,
-                (put(self.world.files, mesh, SHARED), rest, put(self.world.test, mesh, SHARED)),
+                (put(self.first_world.files, mesh, SHARED), rest, put(self.first_world.test, mesh, SHARED)),
             )
         return self._on_device[1]
 
@@ -169,15 +170,15 @@ class ClientSimulation:
         return runs_mesh(rows, self._devices)
 
     def arguments(self, runs: Sequence[Run]) -> tuple[World, Hyper]:
-        own, hyper = put(self._of_runs(runs), self._mesh(len(runs)), SPLIT)
+        own, hyper = put(self._inputs_of(runs), self._mesh(len(runs)), SPLIT)
         return World(*own, *self._shared(len(runs))), hyper
 
     def argument_shapes(self, rows: int) -> tuple[World, Hyper]:
         """Returns the shapes, types and shardings of `arguments` for `rows` rows."""
-        mesh, world = self._mesh(rows), self.world
-        own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=rows)
+        mesh, world = self._mesh(rows), self.first_world
+        own, hyper = shapes(self._inputs_of(self._first), mesh, SPLIT, rows=rows)
         files, data, test = shapes((world.files, world.data, world.test), mesh, SHARED)
-        if self.data_shares > 1:
+        if self.input_shards > 1:
             samples = mesh.size * -(-len(data.inputs) // mesh.size)
             data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=samples))
         shared: Any = (files, data, test)
@@ -198,7 +199,7 @@ class ClientSimulation:
         round_number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
         arguments, state = self.argument_shapes(rows), self.state_shapes(rows)
         traced = advance.trace(config, mesh, *arguments, state, round_number, round_number)
-        if self.data_shares > 1:
+        if self.input_shards > 1:
             exchange.check(traced.jaxpr.jaxpr, config.policy.part.where)
         return traced
 
@@ -221,23 +222,23 @@ class ClientSimulation:
 
     def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
         learning = self.config.learning
-        metric = learning.task.metric_name if learning else "test_accuracy"
-        arrays = records.finish(self._study, segments, np.arange(len(runs)), self.config.num_clients, metric)
-        releases, ((_, share, partitions), hyper) = arrays.pop("max_releases"), self._of_runs(runs)
+        metric, positions = learning.task.metric_name if learning else "test_accuracy", np.arange(len(runs))
+        arrays, releases = records.finish(self._study, segments, positions, self.config.num_clients, metric)
+        (_, data_share, partition_index), hyper = self._inputs_of(runs)
         ledger = records.ledger(self.config, self._files, hyper, releases)
         arrays |= {name: values for name, values in ledger.items() if name in self._study.outputs.variables}
         if self._study.expected_regret:
             arrays["expected_regret"] = self._expected_regret(runs, arrays)
         if not learning:
             return arrays
-        last = (state.params, state.memory, hyper, self._files, share)
+        last = (state.params, state.memory, hyper, self._files, data_share)
         if self._study.keep_models:
             found = kept.vectors(learning, *last)
             arrays |= {name: values for name, values in found._asdict().items() if values is not None}
         if self._study.client_metrics:
-            source = dataset_of(self._study, self._static, self._sources)
+            source = dataset_of(self._study, self._static, self._cache)
             name = client_metric_name(learning.task)
-            arrays[name] = client_metrics(learning, source, self._partitions, partitions, *last)
+            arrays[name] = client_metrics(learning, source, self._partitions, partition_index, *last)
         return arrays
 
     def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
@@ -252,7 +253,7 @@ class ClientSimulation:
                 arrays["selected"][place, :played],
                 table=table,
                 speed_of=speed_of,
-                data_share=self._share[self._partition_of[run.seed]],
+                data_share=self._data_share[self._index_of_seed[run.seed]],
                 clients_per_round=config.clients_per_round,
                 objective=config.objective(hyper),
             )
@@ -264,7 +265,7 @@ class ClientSimulation:
         Raises:
           PartError: the latency law has no distribution functions.
         """
-        law = self.config.build_law(hyper, self.world.files)
+        law = self.config.build_law(hyper, self.first_world.files)
         if law.cdf is None:
             part = self.config.law.part
             raise PartError(

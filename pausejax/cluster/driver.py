@@ -15,7 +15,7 @@ from typing import Any
 
 from pausejax.cluster import connection
 from pausejax.cluster.pool import Loss, Pool
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import events
 from pausejax.execution.batches import Batch, groups_left
 from pausejax.execution.program import GroupProgram
@@ -66,7 +66,7 @@ class RayExecutor:
     The executor connects to the cluster when there are runs to play.
 
     Args:
-      sources: the data of the study, which the driver reads once and sends to the workers.
+      cache: the data of the study, which the driver reads once and sends to the workers.
       address: HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a local Ray that the executor starts.
       cpus_per_worker: the cores of a worker; None: all cores of a node, or one core beside a GPU.
       to_the_end: whether the connection stays until the process ends. The process must then end without
@@ -79,7 +79,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        sources: Sources,
+        cache: DataCache,
         *,
         address: str | None = None,
         cpus_per_worker: int | None = None,
@@ -87,7 +87,7 @@ class RayExecutor:
         stopping: StopSignal = NO_STOP,
         **limits: Any,
     ) -> None:
-        self._sources, self._address, self._cpus = sources, address, cpus_per_worker
+        self._cache, self._address, self._cpus = cache, address, cpus_per_worker
         self._to_the_end, self._stopping = to_the_end, stopping
         self._limits = {"max_width": None, "device_memory": None, "data_placement": None, **limits}
         self._numbers = itertools.count()
@@ -106,7 +106,7 @@ class RayExecutor:
         self._open.close()
         self._pool = self._study = None
 
-    def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
+    def layouts(self, plan: Plan, store: Store, in_result: Collection[str] = ()) -> dict[str, Layout]:
         """Returns the layout of each group with unfinished runs, by the group's key.
 
         The first worker that starts fixes the layouts for its kind of devices.
@@ -114,7 +114,7 @@ class RayExecutor:
         Args:
           plan: the plan of the study.
           store: the store of the result, which must be in a folder.
-          settled: identities of runs that were in the result before any process began.
+          in_result: identities of the runs in the result, `Contents.in_result`.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.
@@ -122,7 +122,7 @@ class RayExecutor:
           OSError: the workers don't see the folder, or no cluster can be reached.
           ChildProcessError: several workers in a row were lost while they fixed the layouts.
         """
-        if not (left := groups_left(plan, settled)):
+        if not (left := groups_left(plan, in_result)):
             return {}
         assert isinstance(store, FolderStore), "workers write into a folder"
         if self._study is not plan.study:
@@ -132,13 +132,13 @@ class RayExecutor:
             self._open.enter_context(connection.connected(self._address, to_the_end=self._to_the_end))
             for group in left:
                 # The workers check whether the runs fit into their memory.
-                GroupProgram(plan.study, group, self._sources, device_memory=sys.maxsize).lower(1)
+                GroupProgram(plan.study, group, self._cache, device_memory=sys.maxsize).lower(1)
             own = FolderStore(
                 store.folder, checkpoint_seconds=store.checkpoint_seconds, command=store.command
             )
             mark = self._open.enter_context(store.folder.marked())
             cache_dir = os.environ.get("PAUSEJAX_CACHE_DIR")
-            arguments = (plan.study, self._sources.held, own, self._limits, mark, cache_dir)
+            arguments = (plan.study, self._cache.held, own, self._limits, mark, cache_dir)
             self._pool, self._study = Pool(arguments, self._cpus), plan.study
             self._open.callback(self._pool.close)
         task = Task("the layouts of the study", lambda actor, _: actor.layouts.remote(left))
@@ -167,6 +167,7 @@ class RayExecutor:
 
         Raises:
           StopRequested: the study was asked to stop.
+          SpecError, PartError, OSError: a worker raised this error, as `Executor.execute`.
           ChildProcessError: `_ATTEMPTS` workers were lost while they played one batch.
         """
         assert self._pool is not None
@@ -189,7 +190,9 @@ class RayExecutor:
         words = f"policy {policies_of(runs)} ({len(runs)} runs, from run {first} of the study on)"
 
         def call(actor: Any, task: Task) -> Any:
-            return actor.execute_batch.remote(task.number, group, runs, batch.max_width, task.attempts > 0)
+            return actor.execute_batch.remote(
+                task.number, group, runs, batch.largest_batch, task.attempts > 0
+            )
 
         return Task(words, call, batch.group.key, next(self._numbers))
 

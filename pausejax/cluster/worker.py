@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory
 from pausejax.execution.batches import Batch, unfinished
 from pausejax.execution.events import LOGGER
@@ -116,7 +116,7 @@ class Worker:
         return self._local_executor().layouts(Plan(self._study, (), tuple(groups)), self._store)
 
     def execute_batch(
-        self, task: int, group: Group, runs: tuple[Run, ...], max_width: int, again: bool
+        self, task: int, group: Group, runs: tuple[Run, ...], largest_batch: int, again: bool
     ) -> Status:
         """Plays a batch and writes its runs to the store.
 
@@ -124,7 +124,7 @@ class Worker:
           task: the number of the task.
           group: the group of the batch.
           runs: the runs of the batch, without those that were finished when the driver began.
-          max_width: the largest width of the batch's program.
+          largest_batch: the number of runs of the group's largest batch.
           again: whether another worker was lost while it played this batch. That worker may have finished
             some of the runs.
 
@@ -133,7 +133,7 @@ class Worker:
         """
         plan = Plan(self._study, runs, (group,))
         self.layouts([group])
-        work = [Batch(group, runs, max_width)]
+        work = [Batch(group, runs, largest_batch)]
         if again:
             work = unfinished(work, study_folder.examine(self._store.folder, plan).identities)
         left = sum(len(batch.runs) for batch in work)
@@ -172,5 +172,5 @@ class Worker:
             limits = dict(self._limits)
             if not (limits["device_memory"] or self._slot.gpus):  # workers of a node share its memory
                 limits["device_memory"] = memory.device_memory() // self._slot.neighbours
-            self._executor = LocalExecutor(Sources(held=self._held), **limits)
+            self._executor = LocalExecutor(DataCache(held=self._held), **limits)
         return self._executor

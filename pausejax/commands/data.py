@@ -41,15 +41,15 @@ def run(options: argparse.Namespace) -> None:
       SpecError: an option is out of its range; the message names the option and the allowed values.
       FileNotFoundError: the data set is not in the folder of data sets, and can't be fetched.
     """
-    from pausejax.clients.build import dataset_of, part_of, partition_of
+    from pausejax.clients.build import dataset_of, part_of, partition_of_seed
     from pausejax.data import pictures
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.study.document import SpecError
 
     study, values = _checked(options)
-    name, sources = values["dataset"], Sources(options.data_dir)
-    dataset = dataset_of(study, values, sources)
-    shares = partition_of(study, values, study.seeds[0], sources)
+    name, cache = values["dataset"], DataCache(options.data_dir)
+    dataset = dataset_of(study, values, cache)
+    shares = partition_of_seed(study, values, study.seeds[0], cache)
     if not dataset.is_images:
         raise SpecError([f"pausejax data: {name}: must hold labelled images, which alone can be drawn"])
     labels = dataset.train_targets
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     if options.quiet:
         return
     height, width, channels = dataset.input_shape
-    whole = dataset_of(study, {**values, "train_samples": 0}, sources)
+    whole = dataset_of(study, {**values, "train_samples": 0}, cache)
     train, test = len(whole.train_targets), len(whole.test_targets)
     counts = shares.label_counts(labels)
     dominant = counts.max(axis=1) / counts.sum(axis=1)

@@ -104,10 +104,10 @@ def check(options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def executor(options: argparse.Namespace, stopping: "StopSignal") -> "Iterator[Executor]":
     """Makes the executor that simulates batches of runs; at the end, closes its processes and threads."""
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.execution.local import LocalExecutor
 
-    sources = Sources(options.data_dir)
+    cache = DataCache(options.data_dir)
     made: Any
     limits: dict[str, Any] = {
         "max_width": options.max_width,
@@ -115,12 +115,12 @@ def executor(options: argparse.Namespace, stopping: "StopSignal") -> "Iterator[E
         "data_placement": options.data_placement,
     }
     if options.executor == "local":
-        made = LocalExecutor(sources, **limits)
+        made = LocalExecutor(cache, **limits)
     else:
         from pausejax.cluster.driver import RayExecutor
 
         made = RayExecutor(
-            sources,
+            cache,
             address=options.ray_address,
             cpus_per_worker=options.cpus_per_worker,
             to_the_end=options.own_process,

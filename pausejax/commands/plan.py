@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
       SpecError: the spec has mistakes, a group can't be built, or the folder holds another study.
     """
     plan = common.load_plan(options)
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.execution.estimate import plan_table
     from pausejax.execution.runtime import set_up_jax
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     set_up_jax()
     table = plan_table(
         plan,
-        Sources(options.data_dir),
+        DataCache(options.data_dir),
         compiles=options.compile,
         device_memory=options.memory,
         data_placement=options.data_placement,

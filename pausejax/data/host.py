@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Sources:
-    """Data of one study, held in memory as long as this object exists.
+class DataCache:
+    """Cache of one study's data on the host: what files hold, and objects that are made from it.
+
+    It is held in memory as long as this object exists.
 
     Args:
       data_dir: the folder of prepared data sets.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from pausejax.analysis.quantities import Variable
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
 from pausejax.ensemble.loop import advance, start
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
@@ -75,12 +75,12 @@ def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
 def simulation(
     study: Study,
     group: Group,
-    sources: Sources,
+    cache: DataCache,
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> EnsembleSimulation:
     """Builds the simulation of a group on some devices (the local ones if not given) in a layout."""
-    return EnsembleSimulation(study, group, sources, devices, layout)
+    return EnsembleSimulation(study, group, cache, devices, layout)
 
 
 def outputs(study: Study) -> Outputs:

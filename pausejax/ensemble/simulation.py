@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pausejax import measured
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh, shapes
 from pausejax.ensemble.experts import fit_pool, stream_length
 from pausejax.ensemble.loop import State, StaticConfig, World, advance, start
@@ -31,13 +31,13 @@ class EnsembleSimulation:
     """Simulation of a group of runs, which share one policy, one pool of models and one `StaticConfig`."""
 
     stop_at_latency = 0.0
-    data_shares = 1
+    input_shards = 1
 
     def __init__(
         self,
         study: Study,
         group: Group,
-        sources: Sources,
+        cache: DataCache,
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
     ) -> None:
@@ -48,9 +48,9 @@ class EnsembleSimulation:
         """
         self._devices = devices or jax.local_devices()
         self.layout = layout or Layout(measured.max_width(self._devices[0].platform))
-        self.rounds = rounds_of(study, group, sources)
+        self.rounds = rounds_of(study, group, cache)
         self._every = study.eval_every
-        self._pool = _pool(study, group, sources)
+        self._pool = _pool(study, group, cache)
         try:
             runs = check_runs(_settings(group.runs, self.rounds), len(self._pool.parameters))
         except ValueError as error:
@@ -194,24 +194,24 @@ def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tu
     return traced, statics
 
 
-def _table(study: Study, group: Group, sources: Sources) -> RegressionData:
+def _table(study: Study, group: Group, cache: DataCache) -> RegressionData:
     name = group.static["dataset"]
     part = study.parts.get("regression_dataset", name)
-    return sources.read(("table", name), lambda: part.build(data_dir=sources.data_dir))
+    return cache.read(("table", name), lambda: part.build(data_dir=cache.data_dir))
 
 
-def _pool(study: Study, group: Group, sources: Sources) -> Pool:
+def _pool(study: Study, group: Group, cache: DataCache) -> Pool:
     static = group.static
     options = {name: static[name] for name in _POOL_OPTIONS}
     key = ("pool", static["dataset"], static["pool_seed"], *options.values())
     try:
-        table = _table(study, group, sources)
-        return sources.make(key, lambda: fit_pool(table, seed=static["pool_seed"], **options))
+        table = _table(study, group, cache)
+        return cache.make(key, lambda: fit_pool(table, seed=static["pool_seed"], **options))
     except ValueError as error:
         raise SpecError([str(error)]) from error
 
 
-def rounds_of(study: Study, group: Group, sources: Sources) -> int:
+def rounds_of(study: Study, group: Group, cache: DataCache) -> int:
     """Returns T: the spec's `rounds`, or else the rounds of one pass over the stream.
 
     The rounds of one pass are rounded down to a multiple of `eval_every`, but are at least `eval_every`.
@@ -221,7 +221,7 @@ def rounds_of(study: Study, group: Group, sources: Sources) -> int:
     """
     dataset, num_clients = group.static["dataset"], group.static["num_clients"]
     try:
-        rows = stream_length(len(_table(study, group, sources).targets), group.static["fit_fraction"])
+        rows = stream_length(len(_table(study, group, cache).targets), group.static["fit_fraction"])
     except ValueError as error:
         raise SpecError([str(error)]) from error
     if num_clients > rows:

@@ -13,8 +13,12 @@ class Batch(NamedTuple):
 
     group: Group
     runs: tuple[Run, ...]
-    max_width: int
-    """Largest width of the program that plays the batch: the most runs in any batch of the group."""
+    largest_batch: int
+    """Number of runs of the group's largest batch when the group was cut.
+
+    All batches of the group are played by a program of this width, or of a smaller width if this one does
+    not fit.
+    """
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -22,27 +26,28 @@ class Batch(NamedTuple):
         return tuple(run.identity for run in self.runs)
 
 
-def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
-    """Returns the groups with at least one run whose identity is not in `settled`."""
-    known = frozenset(settled)
+def groups_left(plan: Plan, in_result: Collection[str]) -> list[Group]:
+    """Returns the groups with at least one run whose identity is not in `in_result`."""
+    known = frozenset(in_result)
     return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
 
 
 def batches(
-    plan: Plan, settled: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
+    plan: Plan, in_result: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
 ) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
-    The arguments do not change while processes work on the study. So all processes make the same cut.
+    No argument changes while processes play the study. So all processes make the same cut.
 
     Args:
       plan: the whole plan.
-      settled: identities of runs whose results existed before any process began; these runs are left out.
+      in_result: identities of the runs in the result, which are left out. Runs in parts are not left out,
+        because parts change while processes play.
       max_runs: the largest number of runs of a batch, by the key of each group that has runs left.
       min_batches: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
         with the largest batches is cut first.
     """
-    known = set(settled)
+    known = set(in_result)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
     counts = [
         -(-len(runs) // max_runs[group.key]) if runs else 0
@@ -55,13 +60,13 @@ def batches(
     for group, runs, count in zip(plan.groups, left, counts, strict=True):
         if runs:
             ends = [len(runs) * part // count for part in range(count + 1)]
-            max_width = -(-len(runs) // count)
-            cut += [Batch(group, runs[a:b], max_width) for a, b in itertools.pairwise(ends)]
+            largest_batch = -(-len(runs) // count)
+            cut += [Batch(group, runs[a:b], largest_batch) for a, b in itertools.pairwise(ends)]
     return cut
 
 
-def share(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
-    """Returns the batches that process number `index`, from 1, of `count` processes plays."""
+def of_shard(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
+    """Returns the batches that shard `index`, from 1, of `count` shards plays. A shard is one process."""
     return list(work[index - 1 :: count])
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax import measured
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
 from pausejax.execution.batches import Batch, batches
 from pausejax.execution.local import LocalExecutor
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 def plan_table(
     plan: Plan,
-    sources: Sources,
+    cache: DataCache,
     *,
     compiles: bool = False,
     device_memory: int | None = None,
@@ -69,7 +69,7 @@ def plan_table(
 
     Args:
       plan: the study.
-      sources: the training data on the host.
+      cache: the training data on the host.
       compiles: whether memory and compile time come from the compiled programs instead of the shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
       data_placement: "replicated" or "sharded" training inputs; None: sharded only if replicated inputs do
@@ -80,7 +80,7 @@ def plan_table(
       SpecError: a group can't be built, a device has no room for even one run of a group, or the store
         holds another study.
     """
-    executor = LocalExecutor(sources, device_memory=device_memory, data_placement=data_placement)
+    executor = LocalExecutor(cache, device_memory=device_memory, data_placement=data_placement)
     costs = group_costs(plan, executor, compiles=compiles, store=store)
     whole = (
         f"{len(plan.runs)} runs in {len(plan.groups)} groups, one compilation each; "
@@ -187,7 +187,7 @@ def group_costs(
             executable = program.executable()
             took = time.perf_counter() - begun
             width, rows = executable.width, simulation.padded(executable.width)
-            memory = runs_mesh(rows).size * program_memory(executable.call)
+            memory = runs_mesh(rows).size * program_memory(executable.compiled)
         count = sum(-(-len(batch.runs) // width) for batch in own)
         call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
         costs.append(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import forget, local_devices, make_room
 from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
@@ -33,7 +33,7 @@ class LocalExecutor:
     It compiles a group's program shortly before the group is played.
 
     Args:
-      sources: the training data on the host.
+      cache: the training data on the host.
       max_width: the largest number of runs in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
@@ -52,14 +52,14 @@ class LocalExecutor:
 
     def __init__(
         self,
-        sources: Sources,
+        cache: DataCache,
         *,
         max_width: int | None = None,
         device_memory: int | None = None,
         data_placement: str | None = None,
     ) -> None:
         memory.check_data_placement(data_placement)
-        self.sources, self.max_width = sources, max_width
+        self.cache, self.max_width = cache, max_width
         self.device_memory = device_memory or memory.device_memory()
         """Bytes that a program may use on each device."""
         self._data_placement = data_placement
@@ -69,18 +69,20 @@ class LocalExecutor:
         self._threads = ThreadPoolExecutor(os.cpu_count())
 
     def layouts(
-        self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
+        self, plan: Plan, store: "Store | None" = None, in_result: Collection[str] = ()
     ) -> dict[str, Layout]:
         """Returns the layout of each group that has runs left, by the group's key.
 
-        If the store lacks a group's layout, the measured table decides, and the layout is added to the store.
+        The layout of a group is known only when its `GroupProgram` is made. This loads the group's data and
+        checks that one run fits into memory. The programs are kept for `prepare` and `execute`. If the store
+        lacks a group's layout, the measured table decides, and the layout is added to the store.
 
         Args:
           plan: the study's plan.
           store: the store of the study's result; None: layouts are neither read nor stored.
-          settled: identities of runs that were in the result before any process began.
+          in_result: identities of the runs in the result, `Contents.in_result`.
         """
-        groups = groups_left(plan, settled)
+        groups = groups_left(plan, in_result)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}
         own = {}
@@ -89,10 +91,12 @@ class LocalExecutor:
             own[group.key] = layout._replace(runs=min(self.max_width or layout.runs, layout.runs))
         if store is None:
             return own
-        fixed = store.layouts.fix({names[key]: layout for key, layout in own.items()})
+        stored = store.layouts.setdefault({names[key]: layout for key, layout in own.items()})
+        # Another process may have stored other layouts meanwhile. Programs with the stored layouts are made
+        # now, so that `prepare` and `execute` find them.
         for group in groups:
-            self.program(plan.study, group, fixed[names[group.key]])
-        return {key: fixed[name] for key, name in names.items()}
+            self.program(plan.study, group, stored[names[group.key]])
+        return {key: stored[name] for key, name in names.items()}
 
     def program(self, study: Study, group: Group, layout: Layout | None = None) -> GroupProgram:
         """Returns a group's program. The first call for a layout makes the program.
@@ -108,7 +112,7 @@ class LocalExecutor:
             program = GroupProgram(
                 study,
                 group,
-                self.sources,
+                self.cache,
                 layout,
                 device_memory=self.device_memory,
                 data_placement=self._data_placement,
@@ -130,17 +134,23 @@ class LocalExecutor:
           SpecError: a group can't be built, or one of its parts does not work with the other parts.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
-            self.program(study, batch.group).trace(self.first_width(study, batch, fitted_widths))
+            self.program(study, batch.group).set_width(self.first_width(study, batch, fitted_widths))
         self._compile_ahead(study, work)
 
     def first_width(self, study: Study, batch: Batch, fitted_widths: Mapping[str, int]) -> int:
         """Returns the width for which a batch's program is compiled first. A smaller one may follow.
 
-        `fitted_widths` has the widths that fit into memory, as `Layouts.fitted_widths` returns them.
+        The width is the smallest of four numbers of runs:
+          - those of the group's largest batch;
+          - those that are known to fit into memory, in `fitted_widths`, as `Layouts.fitted_widths` returns
+            them: smaller if a process has found that the largest batch does not fit;
+          - `max_width`: smaller if the study began with a larger limit;
+          - those of the layout for this process's devices: smaller if a process with other devices has cut
+            the batches.
         """
-        fitted = fitted_widths.get(_width_name(batch), batch.max_width)
+        fitted = fitted_widths.get(_width_name(batch), batch.largest_batch)
         of_layout = self.program(study, batch.group).layout.runs
-        return min(batch.max_width, fitted, self.max_width or batch.max_width, of_layout)
+        return min(batch.largest_batch, fitted, self.max_width or batch.largest_batch, of_layout)
 
     def execute(
         self,
@@ -157,6 +167,7 @@ class LocalExecutor:
         Raises:
           StopRequested: the study was asked to stop.
           SpecError: a group can't be built; no run has been played then.
+          PartError: a part has returned an invalid value in some round; finished batches are kept.
           OSError: the store can't be written, or one run alone does not fit into memory.
         """
         fitted_widths = dict(store.layouts.fitted_widths())
@@ -200,13 +211,13 @@ class LocalExecutor:
             try:
                 arrays = rounds.play_rounds(program, piece.runs, batch_progress, checkpoint, stopping)
             except BaseException as error:
-                is_narrowed = memory.is_out_of_memory(error) and width > 1
+                will_halve = memory.is_out_of_memory(error) and width > 1
                 if checkpoint:
-                    # Narrower batches have checkpoints of their own.
-                    checkpoint.remove() if is_narrowed else checkpoint.close()
+                    # Smaller pieces have checkpoints of their own.
+                    checkpoint.remove() if will_halve else checkpoint.close()
                 if not memory.is_out_of_memory(error):
                     raise
-                if not is_narrowed:
+                if not will_halve:
                     first, _, _ = str(error).strip().partition("\n")
                     raise OSError(
                         f"policy {policies_of(piece.runs)}: out of memory even with one run at a time "
@@ -243,7 +254,7 @@ def layout_name(group: Group) -> str:
 
 
 def _width_name(batch: Batch) -> str:
-    return f"{layout_name(batch.group)}, {batch.max_width} runs at most"
+    return f"{layout_name(batch.group)}, {batch.largest_batch} runs at most"
 
 
 def _keep_width(store: "Store", fitted_widths: dict[str, int], batch: Batch, width: int) -> None:

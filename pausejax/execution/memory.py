@@ -130,7 +130,7 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
 
     shared, per_run = told(resident.shared), told(resident.per_run)
     instead, other = "", simulation.sharded()
-    if other.data_shares > simulation.data_shares:
+    if other.input_shards > simulation.input_shards:
         instead = (
             f". With data_placement = sharded it would hold {told(other.device_bytes().shared)} for all runs"
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import xarray as xr
 
 from pausejax.execution import events
-from pausejax.execution.batches import Batch, batches, share, unfinished
+from pausejax.execution.batches import Batch, batches, of_shard, unfinished
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.rounds import Progress
 from pausejax.execution.stopping import NO_STOP, StopSignal
@@ -37,13 +37,13 @@ class Executor(Protocol):
     def workers(self) -> int:
         """The number of processes that play batches."""
 
-    def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
+    def layouts(self, plan: Plan, store: Store, in_result: Collection[str] = ()) -> dict[str, Layout]:
         """Reads a study's layouts for devices of this kind from a store. Adds those that the store lacks.
 
         Args:
           plan: the study's plan.
           store: the store of the study's result.
-          settled: identities of runs that were in the result before any process began.
+          in_result: identities of the runs in the result, `Contents.in_result`.
 
         Returns:
           The layout of each group that has runs left, by the group's key.
@@ -76,6 +76,7 @@ class Executor(Protocol):
         Raises:
           StopRequested: the study was asked to stop.
           SpecError: a group can't be built; no run has been played then.
+          PartError: a part has returned an invalid value in some round; finished batches are kept.
           OSError: the store can't be written, for example because it is full; finished batches are kept.
         """
 
@@ -119,6 +120,7 @@ def play(
     Raises:
       StopRequested: the study was asked to stop.
       SpecError: a group can't be built, or the store holds another study; no run has been played then.
+      PartError: a part has returned an invalid value in some round; finished batches are kept.
       ValueError: the tracker can't be reached; no run has been played then.
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
@@ -133,16 +135,17 @@ def play(
         reported = play_batches(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
-        missing = store.finish(plan)
-        own = set(contents.identities).union(*(batch.identities for batch in work))
-        if missing and (lost := store.lost(plan, own)):
+        missing = store.build_if_complete(plan)
+        # Runs that the store must have now: those that any process had finished before, and those of `work`.
+        stored = set(contents.identities).union(*(batch.identities for batch in work))
+        if missing and (lost := store.lost(plan, stored)):
             raise OSError(
                 f"{store}: {len(lost)} finished runs are missing. Was the folder moved or cleared? The same "
                 "command simulates these runs again"
             )
         if tracker and not missing:
             # These runs were finished before, or their process was killed before it reported them.
-            rest = [r for r in plan.runs if r.identity in own and (r.policy, r.identity) not in reported]
+            rest = [r for r in plan.runs if r.identity in stored and (r.policy, r.identity) not in reported]
             report_runs(tracker, store, plan, rest)
     finally:
         if tracker:
@@ -166,19 +169,22 @@ def work_left(
     Raises:
       SpecError, OSError: as `Executor.layouts`; or a file of the study has changed meanwhile.
     """
-    # The layouts come first, because a Ray cluster must be connected before JAX starts.
-    layouts = executor.layouts(plan, store, contents.settled)
+    # The layouts come first. A Ray executor connects to its cluster when it is asked for them, and only then
+    # knows `executor.workers`. The cluster must also be connected before JAX starts.
+    layouts = executor.layouts(plan, store, contents.in_result)
     refuse_changed_files(plan.study)  # the executor has read them
     index, count = shard
     if count > 1:
         # Shards may run on different devices, but must use the same batches. So the first shard fixes the
         # sizes.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
-        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
+        cut = store.layouts.setdefault({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     max_runs = {key: layout.runs for key, layout in layouts.items()}
-    work = share(batches(plan, contents.settled, max_runs, min_batches=max(count, workers)), index, count)
+    work = of_shard(
+        batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count
+    )
     return unfinished(work, contents.identities)
 
 

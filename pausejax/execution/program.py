@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import compile_for, runs_mesh
 from pausejax.execution import events, memory
 from pausejax.execution.stopping import NO_STOP, StopSignal
@@ -25,21 +25,21 @@ class Executable(NamedTuple):
     The program has more rows than its width if devices would otherwise get unequal numbers of rows.
     """
 
-    call: jax.stages.Compiled
+    compiled: jax.stages.Compiled
     width: int
 
 
 class GroupProgram:
     """Simulation of a group on this process's devices, with its program for batches of one width.
 
-    First call `trace` with the width, a number of runs, then `compile`, which works in a thread. `executable`
-    waits for the compiled program and returns it. `call` does so for a smaller number of rows. `drop` frees
+    First call `set_width` with a number of runs, then `compile`, which works in a thread. `executable` waits
+    for the compiled program and returns it. `compiled_for` does so for a smaller number of rows. `drop` frees
     the compiled programs.
 
     Args:
       study: the study.
       group: a group of the study's plan.
-      sources: the training data on the host.
+      cache: the training data on the host.
       layout: the layout of the runs on the devices; None: the measured table decides.
       device_memory: bytes that a program may use on each device.
       data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if
@@ -53,7 +53,7 @@ class GroupProgram:
         self,
         study: Study,
         group: Group,
-        sources: Sources,
+        cache: DataCache,
         layout: Layout | None = None,
         *,
         device_memory: int,
@@ -62,7 +62,7 @@ class GroupProgram:
         self.group, self.device_memory = group, device_memory
         self._policies = policies_of(group.runs)
         self._asked, self._as_begun = data_placement, bool(layout and layout.sharded)
-        simulation = study.kind.simulation(study, group, sources, layout=layout)
+        simulation = study.kind.simulation(study, group, cache, layout=layout)
         placement = data_placement or ("sharded" if self._as_begun else None)
         with self._refusals():
             self.simulation = memory.place_data(simulation, device_memory, placement)
@@ -82,8 +82,11 @@ class GroupProgram:
         """Whether the group's program has been compiled."""
         return self._executable is not None and self._executable.done()
 
-    def trace(self, width: int) -> None:
-        """Traces the program for `width` runs, so that errors appear before the program is compiled.
+    def set_width(self, width: int) -> None:
+        """Traces and lowers the program for `width` runs, so that errors appear before it is compiled.
+
+        A compiled program of another width is dropped, and the layout is logged. Nothing is done if the width
+        is set already, or if the compiled program has this width.
 
         Raises:
           SpecError: a part does not work with the other parts, or a file that a run needs can't be read.
@@ -92,19 +95,22 @@ class GroupProgram:
         if width != self._width and not is_ready:
             self._width, self._executable = width, None
             self._lowered = self.lower(width)
-            self._tell_layout(width)
+            self._log_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for `width` runs.
+        """Traces and lowers a program for `width` runs, and returns it.
 
         Raises:
           SpecError: a part fails.
         """
+        return self._lower_rows(self.simulation.padded(width))
+
+    def _lower_rows(self, rows: int) -> jax.stages.Lowered:
         with self._refusals():
-            return self.simulation.lower(self.simulation.padded(width))
+            return self.simulation.lower(rows)
 
     def compile(self, threads: ThreadPoolExecutor) -> None:
-        """Starts to compile the traced program in a thread."""
+        """Starts to compile the lowered program in a thread."""
         if self._executable is None:
             lowered, self._lowered = self._lowered or self.lower(self._width), None
             self._executable = threads.submit(self._compile, lowered, self._width)
@@ -120,8 +126,8 @@ class GroupProgram:
     def executable(self, stopping: StopSignal = NO_STOP) -> Executable:
         """Waits for the compiled program and returns it.
 
-        The program simulates as many runs as were given to `trace`. It simulates fewer after `halve`, or if
-        the traced program did not fit into memory.
+        The program simulates as many runs as were given to `set_width`. It simulates fewer after `halve`, or
+        if the program of this width did not fit into memory.
 
         Raises:
           StopRequested: the study was asked to stop during the wait.
@@ -135,16 +141,16 @@ class GroupProgram:
                 if self._executable.done():
                     raise
 
-    def call(self, rows: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
+    def compiled_for(self, rows: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
         """Waits for the compiled program for `rows` rows and returns it.
 
         The rows include padding. If no program for so few rows exists, it is compiled first.
         """
         executable = self.executable(stopping)
         if rows == self.simulation.padded(executable.width):
-            return executable.call
+            return executable.compiled
         if rows not in self._narrow:
-            self._narrow[rows] = compile_for(self.lower(rows))
+            self._narrow[rows] = compile_for(self._lower_rows(rows))
         return self._narrow[rows]
 
     def drop(self) -> None:
@@ -161,23 +167,23 @@ class GroupProgram:
         while True:
             used = 2 * self.device_memory
             try:
-                call = compile_for(lowered)
-                used = memory.program_memory(call)
+                compiled = compile_for(lowered)
+                used = memory.program_memory(compiled)
             except jax.errors.JaxRuntimeError as error:
                 if not memory.is_out_of_memory(error) or width == 1:
                     raise
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
-                return Executable(call, width)
+                return Executable(compiled, width)
             # This assumes that the runs share no memory. So the width may be too small, but it is at least
             # half of the largest width that fits.
             width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 
-    def _tell_layout(self, width: int) -> None:
+    def _log_layout(self, width: int) -> None:
         count, lanes = runs_mesh(self.simulation.padded(width)).size, self.layout.lanes
         placement = f"up to {lanes} clients trained at a time" if lanes else ""
-        if self.simulation.data_shares > 1:
+        if self.simulation.input_shards > 1:
             why = memory.why_sharded(self._asked, before=self._as_begun)
             placement += f", training data sharded over {count} devices: {why}"
         events.placed(self._policies, len(self.group.runs), width, count, placement)

@@ -75,6 +75,7 @@ def play_rounds(
 
     Raises:
       StopRequested: the study was asked to stop.
+      PartError: a part from outside the package has returned an invalid value.
 
     Returns:
       The recorded arrays by variable; the first axis is that of the runs.
@@ -84,7 +85,7 @@ def play_rounds(
     full_rows = padded(program.executable(stopping).width)
     segments: list[Segment] = []
     # The position in `runs` of the run in each row. Stopped runs are dropped when at least half of the rows
-    # have stopped. A checkpoint holds only these positions.
+    # have stopped. A checkpoint holds the state of these rows, without the runs that were dropped.
     positions = np.minimum(np.arange(full_rows), num_runs - 1)
 
     def run_of_each_row() -> list[Run]:
@@ -103,7 +104,7 @@ def play_rounds(
         state = simulation.start(run_of_each_row())
 
     def ready() -> tuple[jax.stages.Compiled, tuple[Any, ...]]:
-        return program.call(len(positions), stopping), simulation.arguments(run_of_each_row())
+        return program.compiled_for(len(positions), stopping), simulation.arguments(run_of_each_row())
 
     call, arguments = ready()
     first = segments[-1].last_round + 1 if segments else 1
@@ -119,7 +120,8 @@ def play_rounds(
     while first <= rounds:
         if simulation.stop_at_latency:
             # The previous segment is not read, because a device may still be computing it. Timing must not
-            # change which runs are played.
+            # change which runs are played. So a run that stops in one segment is also played in the next one,
+            # and on until it is dropped. `Simulation.finish` leaves these rounds out.
             seen = [segment for segment in segments if segment.last_round < first - 1]
             active = np.flatnonzero(simulation.running(seen, np.arange(num_runs)))
             if not len(active):
@@ -140,6 +142,8 @@ def play_rounds(
                 checkpoint.save(state, segments)
             stopping.check()
     fetch()
+    # If all runs have stopped, nobody plays the last rounds. They are reported, so that progress reaches its
+    # end.
     progress((rounds - segments[-1].last_round) * num_runs)
     return simulation.finish(segments, state, runs)
 
@@ -163,13 +167,13 @@ def _fewer_rows(full_rows: int, rows: int, active: int, padded: Callable[[int], 
     return padded(width) if padded(width) < rows else None
 
 
-def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the index in `rows` of each row of `wanted`, int [n].
+def places_of(wanted: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Returns the index in `positions` of each position in `wanted`, int [n].
 
-    If padding repeats a row in `rows`, its first index is returned.
+    If padding repeats a position in `positions`, its first index is returned.
     """
-    order = np.argsort(rows, kind="stable")
-    return order[np.searchsorted(rows, wanted, sorter=order)]
+    order = np.argsort(positions, kind="stable")
+    return order[np.searchsorted(positions, wanted, sorter=order)]
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:

@@ -35,8 +35,11 @@ class TrainingData(NamedTuple):
     """int32 [P, K], number of samples of each client."""
 
 
-class HeldOut(NamedTuple):
-    """Test set in batches on the device; a short last batch is padded."""
+class EvaluationData(NamedTuple):
+    """Test set on which the server evaluates global models, in batches on the device.
+
+    A short last batch is padded. Samples held out for the clients' own models are in `data.held_out`.
+    """
 
     inputs: jax.Array
     """[batches, B, D], raw inputs, flattened, in the data set's type."""
@@ -72,14 +75,14 @@ def flat(inputs: np.ndarray) -> np.ndarray:
     return inputs.reshape(len(inputs), -1)
 
 
-def held_out(dataset: Dataset, batch: int) -> HeldOut:
+def evaluation_data(dataset: Dataset, batch: int) -> EvaluationData:
     """Returns the whole test set on the host, in batches of almost equal size with at most `batch`
     samples."""
     inputs = dataset.test_inputs.reshape(len(dataset.test_inputs), -1)
     return _in_batches(inputs, dataset.test_targets, batch, *scale(dataset))
 
 
-def few(test: HeldOut, count: int, batch: int) -> HeldOut:
+def few(test: EvaluationData, count: int, batch: int) -> EvaluationData:
     """Returns the first `count` samples of a test set on the host, in batches of at most `batch` samples."""
     there = np.asarray(test.exists).reshape(-1)
 
@@ -89,7 +92,7 @@ def few(test: HeldOut, count: int, batch: int) -> HeldOut:
     return _in_batches(first(test.inputs), first(test.targets), batch, test.mean, test.std)
 
 
-def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any) -> HeldOut:
+def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any) -> EvaluationData:
     count = len(inputs)
     batches = -(-count // batch)
     size = -(-count // batches)
@@ -100,7 +103,7 @@ def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any
         return padded.reshape(batches, size, *array.shape[1:])
 
     arrays: tuple[Any, ...] = (cut(inputs), cut(targets), cut(np.ones(count, bool)), *scale)
-    return HeldOut(*arrays)
+    return EvaluationData(*arrays)
 
 
 def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:

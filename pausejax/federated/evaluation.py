@@ -1,4 +1,4 @@
-"""Evaluates many global models on one held-out test set, and one run's model on its clients' data."""
+"""Evaluates many global models on the server's test set, and one run's model on its clients' data."""
 
 import functools
 from collections.abc import Callable
@@ -7,13 +7,13 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pausejax.federated.batches import HeldOut, TrainingData, gather, prepare
+from pausejax.federated.batches import EvaluationData, TrainingData, gather, prepare
 from pausejax.federated.learning import Learning, Memory, Values
 from pausejax.federated.modules import Weights
 from pausejax.federated.server import weights_of_client
 
 
-def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
+def evaluate(learning: Learning, test: EvaluationData, weights: Weights) -> tuple[jax.Array, jax.Array]:
     """Computes the task's metric and mean loss of each run's model, float32 [R] each.
 
     `eval_lanes` models are evaluated in parallel. If the loss of a model is NaN, its metric is NaN too.

@@ -142,12 +142,13 @@ def train(
     padded = jnp.concatenate([rank, jnp.full(chunks * lanes - num_jobs, num_jobs, rank.dtype)])
 
     def one_chunk(
-        carry: tuple[jax.Array, ClientStates, Any], rows: jax.Array
+        carry: tuple[jax.Array, ClientStates, Any], chunk: jax.Array
     ) -> tuple[tuple[jax.Array, ClientStates, Any], Any]:
         total, states, kept = carry
-        safe = jnp.minimum(rows, num_jobs - 1)
+        # The chunk has indices of jobs, [lanes]; `num_jobs` pads.
+        safe = jnp.minimum(chunk, num_jobs - 1)
         run, client = jobs.run[safe], jobs.client[safe]
-        exists = (rows < num_jobs) & (client >= 0)
+        exists = (chunk < num_jobs) & (client >= 0)
         owner = jnp.maximum(client, 0)
 
         def of_runs(tree: Any) -> Any:

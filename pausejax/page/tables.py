@@ -9,7 +9,7 @@ import xarray as xr
 
 from pausejax.analysis import metrics_of, paired_difference
 from pausejax.analysis.comparing import Incomparable
-from pausejax.analysis.made import Record, records_in
+from pausejax.analysis.made import Provenance, provenance_of
 from pausejax.analysis.means import Side
 from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import Metric, apart_in
@@ -212,7 +212,7 @@ def runs(result: xr.Dataset) -> Table | None:
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     """Returns facts on the study and on how its result was made, as pairs (word, lines)."""
-    made = records_in(result)
+    made = provenance_of(result)
     seeds = sorted(set(result["seed"].values.tolist()))
     axes = [
         f"{symbols(result).get(name, name)}: {_values(values_of(result, name))}" for name in axes_of(result)
@@ -242,11 +242,11 @@ def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def _each(records: Sequence[Record], of: Any) -> list[str]:
-    return list(dict.fromkeys(of(found) for found in records))
+def _each(made: Sequence[Provenance], of: Any) -> list[str]:
+    return list(dict.fromkeys(of(found) for found in made))
 
 
-def _versions(found: Record) -> str:
+def _versions(found: Provenance) -> str:
     return ", ".join(f"{name} {version}" for name, version in sorted(found["versions"].items()))
 
 

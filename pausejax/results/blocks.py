@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from pausejax.analysis.made import Record, records_in, with_records
+from pausejax.analysis.made import Provenance, provenance_of, with_provenance
 from pausejax.analysis.quantities import Variable
 from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
@@ -24,13 +24,15 @@ _BLOCK_RUNS = 256
 
 
 class StoredRuns(NamedTuple):
-    """Finished runs in one checked file or block on disk."""
+    """Finished runs in one file of `parts/` or one block of the result."""
 
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
+    """Shape of each variable. Empty if the runs belong to another study, or if the file has not been checked
+    (`parts.stored_in_part`)."""
     load: Callable[[], Arrays]
-    records: tuple[Record, ...] = ()
-    """The records of commands, devices and versions with which the runs were made."""
+    provenance: tuple[Provenance, ...] = ()
+    """The commands, devices and versions with which the runs were made."""
     file: str = ""
     """The file's name, if it is a part."""
 
@@ -40,34 +42,39 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items()}
 
 
-class Recorded(NamedTuple):
-    """The runs of a study and the variables that these runs record."""
+class ExpectedRuns(NamedTuple):
+    """The runs that a study plans, and the variables that each of them must have. None need be finished."""
 
     identities: frozenset[str]
     """Identities of the runs."""
     variables: Mapping[str, Variable]
+    """Variables by name, `Outputs.variables` of the study."""
     kind: Kind
 
     @classmethod
-    def of(cls, plan: Plan) -> "Recorded":
+    def of(cls, plan: Plan) -> "ExpectedRuns":
         return cls(plan.known, plan.study.outputs.variables, plan.study.kind)
 
     def complete(self, arrays: Arrays) -> Arrays:
-        """Returns the arrays of finished runs for all variables of the study, in the order of `variables`."""
+        """Returns the arrays of finished runs for all variables of the study, in the order of `variables`.
+
+        A file has the variables of the study that wrote it. If the study has been extended since, it may have
+        more variables, and `Kind.complete` adds them.
+        """
         return self.kind.complete(self.variables, arrays)
 
 
-def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[StoredRuns | str]:
+def examine(folder: Folder, name: str, expected: ExpectedRuns) -> Iterator[StoredRuns | str]:
     """Checks a result on disk block by block. Yields the runs of each intact block, and each damaged block's
     name."""
-    table = recorded.variables
+    table = expected.variables
 
     def load(rows: slice) -> Arrays:
         block = store.isel(run=rows)
-        return recorded.complete({key: block[key].values for key in table if key in block.variables})
+        return expected.complete({key: block[key].values for key in table if key in block.variables})
 
     def stored(rows: slice, arrays: Arrays) -> StoredRuns:
-        return StoredRuns(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
+        return StoredRuns(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), provenance)
 
     # A damaged store can make its libraries raise any exception. In each case the runs in it count as not
     # finished.
@@ -81,7 +88,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[StoredRun
             raise ValueError("the description of the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
-        records = tuple(records_in(store))
+        provenance = tuple(provenance_of(store))
         absent = {block_of(store, file) for file in broken}
     except Exception:
         yield name
@@ -115,7 +122,7 @@ def write(
     name: str,
     planned: Labels,
     stored_runs: Sequence[StoredRuns],
-    records: Sequence[Record] = (),
+    provenance: Sequence[Provenance] = (),
 ) -> None:
     """Writes finished runs into a new Zarr store, in the order of `planned`.
 
@@ -124,13 +131,13 @@ def write(
       name: the name of the new store.
       planned: the labels of the runs.
       stored_runs: the parts and intact blocks that hold these runs.
-      records: the records of commands, devices and versions with which the runs were made.
+      provenance: the commands, devices and versions with which the runs were made.
     """
     lengths = labels.sizes(planned.variables, (stored.shapes for stored in stored_runs))
     names = {variable for stored in stored_runs for variable in stored.shapes}
     largest = max(4 * int(np.prod([lengths[dim] for dim in planned.variables[name].dims])) for name in names)
     size = runs_per_block(largest)
-    write_store(folder, name, labelled(planned, stored_runs, records, size), size)
+    write_store(folder, name, labelled(planned, stored_runs, provenance, size), size)
 
 
 def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: int) -> None:
@@ -159,15 +166,17 @@ def runs_per_block(largest: int) -> int:
 
 
 def labelled(
-    planned: Labels, stored_runs: Sequence[StoredRuns], records: Sequence[Record], size: int
+    planned: Labels, stored_runs: Sequence[StoredRuns], provenance: Sequence[Provenance], size: int
 ) -> Iterator[xr.Dataset]:
     """Yields labelled runs, `size` at a time, in the order of `planned`.
+
+    Up to four parts and blocks are cached, because consecutive runs often lie in the same ones.
 
     Args:
       planned: the labels of the runs.
       stored_runs: the parts and blocks that hold the runs. The longest array among them sets a dimension's
         length.
-      records: the records of commands, devices and versions with which the runs were made.
+      provenance: the commands, devices and versions with which the runs were made.
       size: the number of runs of each data set; the last one may hold fewer.
     """
     lengths = labels.sizes(planned.variables, (stored.shapes for stored in stored_runs))
@@ -194,7 +203,7 @@ def labelled(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             labels.put(block, here, part, there)
-        yield with_records(planned.take(slice(rows.start, rows.stop)).label(block), records)
+        yield with_provenance(planned.take(slice(rows.start, rows.stop)).label(block), provenance)
 
 
 def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:

@@ -4,8 +4,9 @@
     checkpoints/<piece>/state-<last>.npz            the state after round <last>, and which records precede it
 
 A piece is a batch, or the part of it that fits in parallel. Its name is a digest of the identities of its
-runs. Every file contains these identities, so that a checkpoint of other runs is never used. Rows are
-positions in the piece. Every file is written completely or not at all, and ends with a digest.
+runs. Every file contains these identities, so that a checkpoint of other runs is never used. A file of
+records also has, for each row, the position of its run in the piece. Every file is written completely or not
+at all, and ends with a digest.
 """
 
 import hashlib
@@ -63,7 +64,7 @@ class Checkpoint:
 
         Args:
           state: arrays with the played runs along the first axis.
-          segments: the records of all rounds so far; their rows are positions in the piece.
+          segments: the records of all rounds so far; their `positions` are those in the piece.
 
         Raises:
           OSError: the files can't be written; the previous checkpoint is kept.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pausejax.results import blocks
-from pausejax.results.blocks import Recorded, StoredRuns
-from pausejax.results.exchange import held
+from pausejax.results.blocks import ExpectedRuns, StoredRuns
+from pausejax.results.exchange import result_name
 from pausejax.results.folder import Folder, IrregularFile
 from pausejax.results.parts import examine as examine_part
 from pausejax.results.parts import part_names
@@ -42,8 +42,12 @@ class Contents(NamedTuple):
         return identities_of(self.stored_runs)
 
     @property
-    def settled(self) -> frozenset[str]:
-        """The identities of the runs in the result, which were finished before any process began."""
+    def in_result(self) -> frozenset[str]:
+        """The identities of the runs in the result, without those that are only in parts.
+
+        All processes that play the study must cut it into equal batches. So they leave out these runs alone:
+        parts change while processes play, and the result changes only when every run is finished.
+        """
         return identities_of(self.blocks)
 
 
@@ -51,30 +55,30 @@ def identities_of(stored_runs: Sequence[StoredRuns]) -> frozenset[str]:
     return frozenset(identity for stored in stored_runs for identity in stored.identities)
 
 
-def read(folder: Folder, recorded: Recorded) -> Contents:
+def read(folder: Folder, expected: ExpectedRuns) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents.
 
     The field `current` of the contents is False.
 
     Args:
       folder: the folder of the study.
-      recorded: the runs of the study and their variables.
+      expected: the runs of the study and their variables.
     """
     parts: list[StoredRuns] = []
-    settled: list[StoredRuns] = []
+    in_result: list[StoredRuns] = []
     damaged: list[str] = []
     removable: list[str] = []
     for name in part_names(folder):
         try:
-            parts.append(examine_part(folder, name, recorded))
+            parts.append(examine_part(folder, name, expected))
         except (ValueError, FileNotFoundError, IrregularFile):
             damaged.append(name)
             removable.append(name)
         except OSError:  # a read error of the disk does not mean that the file is damaged
             damaged.append(name)
     unread = len(damaged)
-    if (result := held(folder)) is not None:
-        for stored in blocks.examine(folder, result, recorded):
-            settled.append(stored) if isinstance(stored, StoredRuns) else damaged.append(stored)
+    if (result := result_name(folder)) is not None:
+        for stored in blocks.examine(folder, result, expected):
+            in_result.append(stored) if isinstance(stored, StoredRuns) else damaged.append(stored)
     whole = len(damaged) == unread
-    return Contents(tuple(parts), tuple(settled), tuple(damaged), whole=whole, removable=tuple(removable))
+    return Contents(tuple(parts), tuple(in_result), tuple(damaged), whole=whole, removable=tuple(removable))

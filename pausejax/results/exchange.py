@@ -27,7 +27,7 @@ _PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds between attempts to open a result that is being replaced."""
 
 
-def held(folder: Folder) -> str | None:
+def result_name(folder: Folder) -> str | None:
     """Returns the name under which a folder holds its result; None if there is none."""
     for name in (RESULT, REPLACED):
         if folder.exists(f"{name}/{manifest.NAME}"):
@@ -60,8 +60,9 @@ def read(directory: str | Path) -> xr.Dataset:
     """
     folder = Folder(directory)
     for pause in _PAUSES:
-        # `held` checks two names. The result may be renamed between these checks, so a second call is needed.
-        if (name := held(folder) or held(folder)) is None:
+        # `result_name` checks two names. The result may be renamed between these checks, so a second call is
+        # needed.
+        if (name := result_name(folder) or result_name(folder)) is None:
             raise FileNotFoundError(f"{directory}: holds {_unfinished(folder)}")
         sealed = None
         try:

@@ -14,7 +14,7 @@ import tomli_w
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
-from pausejax.analysis.made import Record
+from pausejax.analysis.made import Provenance
 from pausejax.analysis.quantities import Variable, described
 from pausejax.analysis.settings import UNREAD
 from pausejax.devices import local_devices
@@ -240,15 +240,15 @@ def versions() -> dict[str, str]:
     return {**libraries, "pausejax": __version__, "python": platform.python_version()}
 
 
-def record(command: str = "") -> Record:
-    """Returns the record of this process: its command, devices and versions.
+def provenance(command: str = "") -> Provenance:
+    """Returns the provenance of the runs that this process simulates: its command, devices and versions.
 
-    Every part of the result stores the record, and `analysis.made` reads it.
+    Every part stores the provenance, and `analysis.made` reads it.
 
     Args:
       command: the command as it was typed, or "". User names and passwords in URLs are left out.
     """
-    return Record(command=_PASSWORD.sub("…@", command), devices=local_devices(), versions=versions())
+    return Provenance(command=_PASSWORD.sub("…@", command), devices=local_devices(), versions=versions())
 
 
 def used_files(study: Study) -> dict[str, str]:

@@ -24,8 +24,11 @@ _MOST = 2**20
 
 
 class Layouts:
-    """Layouts of groups, and the numbers of runs that fit in parallel. A name stands for a group and a kind
-    of device.
+    """Layouts, and numbers of runs that fit in parallel, by name.
+
+    The callers choose the names. `execution.local.layout_name` names a group on a kind of device.
+    `execution.local` adds the size of the batches to the name of a number of runs that fit.
+    `execution.play.work_left` names a group and a number of shards.
 
     Args:
       folder: the folder of the file; None: the layouts stay in memory.
@@ -44,8 +47,10 @@ class Layouts:
         """Returns the stored widths, the numbers of runs that fit in parallel, by name."""
         return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
 
-    def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+    def setdefault(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
         """Stores each layout whose name is new, and returns the stored layout of every given name.
+
+        The first layout of a name stays, as with `dict.setdefault`. So all processes use the same layout.
 
         Raises:
           OSError: the file can't be written.
@@ -54,8 +59,8 @@ class Layouts:
             entries = self._entries()
             new = {name: own._asdict() for name, own in layouts.items() if not _layout(entries.get(name))}
             self._add(entries, new)
-        fixed = self.by_name()
-        return {name: fixed.get(name, own) for name, own in layouts.items()}
+        stored = self.by_name()
+        return {name: stored.get(name, own) for name, own in layouts.items()}
 
     def keep_fitted_width(self, name: str, width: int) -> None:
         """Stores that `width` runs fit in parallel, unless a smaller number is stored.

@@ -1,6 +1,6 @@
 """Reads and writes parts. A part is a file of finished runs with a checksum.
 
-It also records the command, devices and versions of the process that made the runs.
+It also has the provenance of the runs: the command, devices and versions of the process that made them.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pausejax.analysis.made import Record
+from pausejax.analysis.made import Provenance
 from pausejax.results import blocks
-from pausejax.results.blocks import Recorded, StoredRuns
+from pausejax.results.blocks import ExpectedRuns, StoredRuns
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
 
@@ -26,7 +26,7 @@ The folder is tidied up when no process holds this lock.
 _IDENTITY = "identity"
 """The key in a part for the identities of its runs."""
 _MADE = ".made"
-"""The key in a part for the record of the process that made its runs. No variable has such a name."""
+"""The key in a part for the provenance of its runs. No variable has such a name."""
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
 
 
@@ -38,7 +38,7 @@ def playing(folder: Folder) -> Iterator[None]:
 
 
 def write_part(
-    folder: Folder, identities: Sequence[str], arrays: Arrays, record: Record | None = None
+    folder: Folder, identities: Sequence[str], arrays: Arrays, provenance: Provenance | None = None
 ) -> str:
     """Writes finished runs as a part, completely or not at all, and returns the file's name.
 
@@ -46,13 +46,13 @@ def write_part(
       folder: the folder of the study.
       identities: the identities of the runs.
       arrays: the recorded arrays by variable; the first axis is that of the runs.
-      record: the record of the command, devices and versions with which the runs were made.
+      provenance: the command, devices and versions with which the runs were made.
 
     Raises:
       OSError: the file can't be written; no file remains then.
     """
     name = part_name(identities)
-    made = {} if record is None else {_MADE: np.array(json.dumps(record, sort_keys=True))}
+    made = {} if provenance is None else {_MADE: np.array(json.dumps(provenance, sort_keys=True))}
     content = {_IDENTITY: np.array(identities), **made, **arrays}
     with playing(folder):
         try:
@@ -68,7 +68,7 @@ def part_name(identities: Sequence[str]) -> str:
     return f"{PARTS}/{hashlib.sha256(''.join(identities).encode()).hexdigest()[:16]}.npz"
 
 
-def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
+def read_part(folder: Folder, name: str, expected: ExpectedRuns) -> Arrays:
     """Returns the arrays of a part's runs, with every variable of their study.
 
     Raises:
@@ -76,16 +76,16 @@ def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
       OSError: the part can't be read.
       ValueError: the part is damaged.
     """
-    return recorded.complete(_read(folder, name)[2])
+    return expected.complete(_read(folder, name)[2])
 
 
-def stored_in_part(identities: Sequence[str], folder: Folder, recorded: Recorded) -> StoredRuns:
+def stored_in_part(identities: Sequence[str], folder: Folder, expected: ExpectedRuns) -> StoredRuns:
     """Returns the runs with these identities, which one part holds.
 
     The file is checked when its arrays are loaded.
     """
     name = part_name(identities)
-    return StoredRuns(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
+    return StoredRuns(tuple(identities), {}, lambda: read_part(folder, name, expected), file=name)
 
 
 def part_names(folder: Folder) -> list[str]:
@@ -93,8 +93,8 @@ def part_names(folder: Folder) -> list[str]:
     return [f"{PARTS}/{name}" for name in filter(_PART.fullmatch, folder.names(PARTS))]
 
 
-def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...], Arrays]:
-    """Returns the identities of a part's runs, the record of the process that made them, and their arrays."""
+def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Provenance, ...], Arrays]:
+    """Returns the identities of a part's runs, their provenance, and their arrays."""
     arrays = folder.read_arrays(name)
     if _IDENTITY not in arrays:
         raise ValueError(f"{name}: holds no finished runs")
@@ -104,32 +104,32 @@ def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...
     return identities, () if made is None else (json.loads(str(made)),), arrays
 
 
-def examine(folder: Folder, name: str, recorded: Recorded) -> StoredRuns:
+def examine(folder: Folder, name: str, expected: ExpectedRuns) -> StoredRuns:
     """Reads a part to check that it is intact, and returns its runs.
 
     Raises:
       OSError: the part can't be read.
       ValueError: the part is damaged, or it holds runs of the study without the study's variables.
     """
-    identities, records, arrays = _read(folder, name)
+    identities, provenance, arrays = _read(folder, name)
     shapes = {}
-    if not recorded.identities.isdisjoint(identities):  # the variables of other studies are not known here
-        shapes = blocks.shapes_of(_fitting(name, recorded, arrays, len(identities)))
-    return StoredRuns(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
+    if not expected.identities.isdisjoint(identities):  # the variables of other studies are not known here
+        shapes = blocks.shapes_of(_fitting(name, expected, arrays, len(identities)))
+    return StoredRuns(identities, shapes, lambda: read_part(folder, name, expected), provenance, name)
 
 
-def _fitting(name: str, recorded: Recorded, arrays: Arrays, runs: int) -> Arrays:
+def _fitting(name: str, expected: ExpectedRuns, arrays: Arrays, runs: int) -> Arrays:
     """Returns the arrays of a part by the variables of a study.
 
     Raises:
       ValueError: an array of the study is missing, or has other dimensions or another type.
     """
     try:
-        arrays = recorded.complete(arrays)
+        arrays = expected.complete(arrays)
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"{name}: must hold all variables that the study records") from error
-    for key, variable in recorded.variables.items():
-        if key in recorded.kind.optional and key not in arrays:
+    for key, variable in expected.variables.items():
+        if key in expected.kind.optional and key not in arrays:
             continue
         array = arrays.get(key, np.zeros(0))
         fits = array.ndim == 1 + len(variable.dims) and len(array) == runs

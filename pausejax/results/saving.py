@@ -139,7 +139,7 @@ def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     """
     if folder.names(study_folder.PARTS):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
-    if exchange.held(folder) is None:
+    if exchange.result_name(folder) is None:
         return
     try:
         held = Counter(study_folder.read(folder.location)["identity"].values.tolist())

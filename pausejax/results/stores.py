@@ -7,9 +7,9 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
-from pausejax.analysis.made import with_records
+from pausejax.analysis.made import with_provenance
 from pausejax.results import labels, parts, study_folder
-from pausejax.results.blocks import Recorded, StoredRuns
+from pausejax.results.blocks import ExpectedRuns, StoredRuns
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
 from pausejax.results.layouts import Layouts
@@ -72,7 +72,7 @@ class Store:
         """Returns the labelled result of some finished runs."""
         return self._table_of(plan).label(runs, self.load(runs))
 
-    def finish(self, plan: Plan) -> int:
+    def build_if_complete(self, plan: Plan) -> int:
         """Builds the result if every run of the plan is finished; returns the number of missing runs."""
         raise NotImplementedError
 
@@ -113,15 +113,15 @@ class FolderStore(Store):
         """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
         plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
-            held = study_folder.prepare(self.folder, plan, grows=grows)
-            self._note(held.stored_runs)
-            self._prepared = plan, held
+            found = study_folder.prepare(self.folder, plan, grows=grows)
+            self._note(found.stored_runs)
+            self._prepared = plan, found
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:
         assert self._prepared is not None
-        recorded = Recorded.of(self._prepared[0])
-        self._note([parts.stored_in_part([run.identity for run in runs], self.folder, recorded)])
+        expected = ExpectedRuns.of(self._prepared[0])
+        self._note([parts.stored_in_part([run.identity for run in runs], self.folder, expected)])
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         try:
@@ -155,8 +155,8 @@ class FolderStore(Store):
         return Checkpoint(self.folder, [run.identity for run in runs], self.checkpoint_seconds)
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
-        record = labels.record(self.command)
-        parts.write_part(self.folder, [run.identity for run in runs], arrays, record)
+        provenance = labels.provenance(self.command)
+        parts.write_part(self.folder, [run.identity for run in runs], arrays, provenance)
         if checkpoint:
             if checkpoint.damaged:
                 self.damaged.append(checkpoint.place)
@@ -165,15 +165,15 @@ class FolderStore(Store):
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
-            return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
+            return self._table_of(plan).label(runs, parts.read_part(self.folder, name, ExpectedRuns.of(plan)))
         # The parts are now in the result. Another process may have extended the result, so indices may
         # differ.
         result, wanted = study_folder.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
-    def finish(self, plan: Plan) -> int:
-        return study_folder.finish(self.folder, plan)
+    def build_if_complete(self, plan: Plan) -> int:
+        return study_folder.build_if_complete(self.folder, plan)
 
     def result(self, plan: Plan) -> xr.Dataset:
         return study_folder.read(self.folder.location).load()
@@ -204,12 +204,12 @@ class MemoryStore(Store):
         names = self._parts[places[0][0]][1]
         return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
 
-    def finish(self, plan: Plan) -> int:
+    def build_if_complete(self, plan: Plan) -> int:
         return sum((run.policy, run.identity) not in self._place_of for run in plan.runs)
 
     def result(self, plan: Plan) -> xr.Dataset:
         placed = [(self._table_of(plan).places(runs), arrays) for runs, arrays in self._parts]
-        return with_records(with_eval_elapsed(labels.merge(plan, placed)), [labels.record()])
+        return with_provenance(with_eval_elapsed(labels.merge(plan, placed)), [labels.provenance()])
 
 
 class FolderView(MemoryStore):

@@ -1,9 +1,9 @@
-"""Stores a study on disk: one file per finished batch, and at the end one labelled Zarr store.
+"""Stores a study on disk: one file for each finished piece, and at the end one labelled Zarr store.
 
-Every batch of runs is written as one file under `parts/`, completely or not at all. So a killed study can
-resume, and several processes can work on one study. When all runs are finished, `results.zarr` is built from
-the parts, block by block, and the parts are removed. Parts and blocks carry checksums. Runs in a damaged part
-or block count as not finished.
+A piece is a batch, or the part of it that is played in parallel. Every piece is written as one file under
+`parts/`, completely or not at all. So a killed study can resume, and several processes can work on one study.
+When all runs are finished, `results.zarr` is built from the parts, block by block, and the parts are removed.
+Parts and blocks carry checksums. Runs in a damaged part or block count as not finished.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping
 
 from pausejax.analysis import schema
 from pausejax.results import blocks, contents, labels, manifest, planned
-from pausejax.results.blocks import Recorded
+from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
-from pausejax.results.exchange import REPLACED, held, replace
+from pausejax.results.exchange import REPLACED, replace, result_name
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
 from pausejax.results.folder import MARK, Folder
@@ -43,7 +43,7 @@ LOCK = ".lock"
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""
-_BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
+_PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
 def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
@@ -70,7 +70,8 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
-    if held(folder) is None and not part_names(folder):  # the folder may not exist, and then has no lock
+    # The folder may not exist, and then has no lock.
+    if result_name(folder) is None and not part_names(folder):
         return Contents()
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
@@ -82,7 +83,7 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
 
 def _check_format(folder: Folder) -> None:
     """Raises a SpecError if the folder holds a result in the format of another release."""
-    if (name := held(folder)) is None:
+    if (name := result_name(folder)) is None:
         return
     try:
         if folder.exists(f"{name}/.zattrs"):
@@ -122,23 +123,23 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
 
 def examine(folder: Folder, plan: Plan) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents."""
-    found = contents.read(folder, Recorded.of(plan))
+    found = contents.read(folder, ExpectedRuns.of(plan))
     spec = ""
     if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
-            result = held(folder) or RESULT
+            result = result_name(folder) or RESULT
             spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
-    known, kept = plan.known, found.settled
+    known, kept = plan.known, found.in_result
     # A saved selection of a study's runs has the spec of the whole study.
     current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
     return found._replace(current=current)
 
 
-def finish(folder: Folder, plan: Plan) -> int:
-    """Builds the result if every run is finished, and then removes the parts.
+def build_if_complete(folder: Folder, plan: Plan) -> int:
+    """Builds the result if every run is finished, and then removes the parts. Else it builds nothing.
 
-    Only one block of runs is in memory at a time. If another process has meanwhile extended the result beyond
-    the plan, this result is kept.
+    Only one block of the new result, and a few of the parts and blocks that it is made of, are in memory at a
+    time. If another process has meanwhile extended the result beyond the plan, this result is kept.
 
     Returns:
       The number of missing runs; 0 if the result is complete.
@@ -147,49 +148,73 @@ def finish(folder: Folder, plan: Plan) -> int:
       OSError: the result can't be written, or another study has put its result into the folder meanwhile;
         the parts are kept then.
     """
-    known = plan.known
-    with folder.lock(LOCK) as alone:
-        # Without a lock, another process may remove what this process reads, or replace its result. So parts
-        # are removed only after a complete result has been read.
-        attempts = 1 if alone else _ATTEMPTS
-        while True:
-            found = examine(folder, plan)
-            if missing := len(known - found.identities):
-                return missing
-            in_result = found.settled
-            if found.current or in_result - known:
-                if known - in_result and found.whole:
-                    raise OSError(
-                        f"{folder}: meanwhile another study has written its result here. The runs of this "
-                        f"study are kept in {PARTS}. A spec with the runs of both studies uses them"
-                    )
-                break
-            if not attempts:
-                what = f"other processes replace {RESULT} at the same time"
-                raise OSError(f"{folder}: {what}. The same command finishes the study")
-            attempts -= 1
-            try:
-                _put_together(folder, plan, found)
-            except (OSError, ValueError):
-                if not attempts:
-                    raise
-                time.sleep(random.uniform(0, 1))
-                continue
-            if alone:
-                in_result = frozenset(known)
-                break
-        for part in found.parts:
-            if in_result.issuperset(part.identities):
-                folder.remove(part.file)
-        for name in found.removable:
-            folder.remove(name)
-        if alone:
-            _tidy_up(folder)
-        else:
-            folder.remove(PLAYING)  # without locks the lock file is not needed
-        for name in (PARTS, CHECKPOINTS):
-            folder.remove_if_empty(name)
+    with folder.lock(LOCK) as locked:
+        found, in_result = _build(folder, plan, locked=locked)
+        if missing := len(plan.known - found.identities):
+            return missing
+        _remove_sources(folder, found, in_result, locked=locked)
     return 0
+
+
+def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, frozenset[str]]:
+    """Builds the result, unless runs are missing or the folder has the result already.
+
+    Args:
+      folder: the folder of the study.
+      plan: the plan of the study.
+      locked: whether this process holds `LOCK`.
+
+    Returns:
+      The contents of the folder when they were last read, and the identities of the runs that are in a
+      complete result.
+
+    Raises:
+      OSError: as `build_if_complete`.
+    """
+    known = plan.known
+    # Without a lock, another process may remove what this process reads, or replace its result. So parts are
+    # removed only after a complete result has been read.
+    attempts = 1 if locked else _ATTEMPTS
+    while True:
+        found = examine(folder, plan)
+        in_result = found.in_result
+        if known - found.identities:
+            return found, in_result
+        if found.current or in_result - known:
+            if known - in_result and found.whole:
+                raise OSError(
+                    f"{folder}: meanwhile another study has written its result here. The runs of this "
+                    f"study are kept in {PARTS}. A spec with the runs of both studies uses them"
+                )
+            return found, in_result
+        if not attempts:
+            what = f"other processes replace {RESULT} at the same time"
+            raise OSError(f"{folder}: {what}. The same command finishes the study")
+        attempts -= 1
+        try:
+            _put_together(folder, plan, found)
+        except (OSError, ValueError):
+            if not attempts:
+                raise
+            time.sleep(random.uniform(0, 1))
+            continue
+        if locked:
+            return found, known
+
+
+def _remove_sources(folder: Folder, found: Contents, in_result: frozenset[str], *, locked: bool) -> None:
+    """Removes the parts whose runs are all in the result, damaged parts, and what killed processes left."""
+    for part in found.parts:
+        if in_result.issuperset(part.identities):
+            folder.remove(part.file)
+    for name in found.removable:
+        folder.remove(name)
+    if locked:
+        _tidy_up(folder)
+    else:
+        folder.remove(PLAYING)  # without locks the lock file is not needed
+    for name in (PARTS, CHECKPOINTS):
+        folder.remove_if_empty(name)
 
 
 def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
@@ -197,16 +222,16 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = plan.known
     stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
-    records = [record for stored in stored_runs for record in stored.records]
+    provenance = [one for stored in stored_runs for one in stored.provenance]
     try:
-        blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, records)
+        blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, provenance)
         replace(folder, partial)
     finally:
         folder.remove(partial, manifest.NAME)
 
 
 def _tidy_up(folder: Folder) -> None:
-    """Removes files of killed processes: partial files, and the checkpoints of their batches.
+    """Removes files of killed processes: partial files, and the checkpoints of their pieces.
 
     The caller must hold the lock of the process that builds the result. Files of running processes and files
     that do not belong to a study are kept.
@@ -224,7 +249,7 @@ def _tidy_up(folder: Folder) -> None:
                 if _PARTIAL.search(name) or name.startswith(MARK):
                     folder.remove(name)
             if not part_names(folder):  # the checkpoints are of another study, which was killed
-                for name in filter(_BATCH.fullmatch, folder.names(CHECKPOINTS)):
+                for name in filter(_PIECE.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")
             folder.remove(PLAYING)
 
@@ -233,9 +258,9 @@ def lost(folder: Folder, plan: Plan, identities: Collection[str]) -> frozenset[s
     """Returns the entries of `identities` whose runs the folder no longer holds."""
     for pause in (0.0, 0.5, 5.0):
         time.sleep(pause)
-        with folder.lock(LOCK, shared=True) as alone:
+        with folder.lock(LOCK, shared=True) as locked:
             missing = frozenset(identities) - examine(folder, plan).identities
         # Without a lock another process may be replacing the result, which takes a while under a URL.
-        if alone or not missing:
+        if locked or not missing:
             break
     return missing

@@ -14,7 +14,7 @@ import xarray as xr
 from pausejax.analysis import soundness
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.results import blocks, contents, exchange, planned
-from pausejax.results.blocks import Recorded
+from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents
 from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
@@ -51,8 +51,8 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
         try:
             labels = planned.read(folder, kinds)
         except FileNotFoundError as error:
-            # The result may be renamed between the two checks of `held`, so a second call is needed.
-            if exchange.held(folder) or exchange.held(folder):
+            # The result may be renamed between the two checks of `result_name`, so a second call is needed.
+            if exchange.result_name(folder) or exchange.result_name(folder):
                 return exchange.read(directory)
             what = f"no study with {exchange.LABELS}. A search can be read only after its end"
             raise FileNotFoundError(f"{directory}: holds {what}") from error
@@ -60,9 +60,9 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             raise ValueError(
                 f"{directory}: {error}. `pausejax run` with the study's spec repairs it"
             ) from error
-        recorded = Recorded(frozenset(labels.identities), labels.variables, labels.kind)
-        found = contents.read(folder, recorded)
-        if found.settled.issuperset(labels.identities):
+        expected = ExpectedRuns(frozenset(labels.identities), labels.variables, labels.kind)
+        found = contents.read(folder, expected)
+        if found.in_result.issuperset(labels.identities):
             return exchange.read(directory)
         # A file that another process removes counts as damaged in one attempt only.
         if not found.damaged or found.damaged == damaged:
@@ -91,8 +91,8 @@ def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
     """
     known = set(labels.identities)
     stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
-    records = [record for stored in stored_runs for record in stored.records]
-    (result,) = blocks.labelled(labels, stored_runs, records, size=len(labels.identities))
+    provenance = [one for stored in stored_runs for one in stored.provenance]
+    (result,) = blocks.labelled(labels, stored_runs, provenance, size=len(labels.identities))
     soundness.check(result)
     return with_eval_elapsed(result)
 

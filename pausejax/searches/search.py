@@ -118,7 +118,7 @@ def search(
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
-        if missing := store.finish(plan):
+        if missing := store.build_if_complete(plan):
             raise OSError(f"{store}: {missing} finished runs are missing. Was the folder moved or cleared?")
         if tracker and folder:
             report_runs(

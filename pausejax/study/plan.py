@@ -31,14 +31,15 @@ def make_plan(study: Study) -> Plan:
 def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
     """Groups runs by the values that define their programs, and gives each run its identity."""
     groups: dict[Any, list[Run]] = {}
-    # Runs that differ only in the seed share one mapping of values.
-    points: dict[int, tuple[str, Any]] = {}
+    # Runs that differ only in the seed share one mapping of values, a point. Each point's settings and
+    # `program_key` are computed once.
+    of_point: dict[int, tuple[str, Any]] = {}
     identified = []
     for run in runs:
-        if id(run.values) not in points:
+        if id(run.values) not in of_point:
             settings = study.settings(run.algorithm, run.values)
-            points[id(run.values)] = settings, program_key(study, run.algorithm, run.values)
-        settings, key = points[id(run.values)]
+            of_point[id(run.values)] = settings, program_key(study, run.algorithm, run.values)
+        settings, key = of_point[id(run.values)]
         identity = hashlib.sha256(f"{settings}{run.seed}".encode()).hexdigest()[:16]
         identified.append(dataclasses.replace(run, identity=identity))
         groups.setdefault(key, []).append(identified[-1])
@@ -56,7 +57,8 @@ def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tupl
     """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
     Optional terms, such as a proximal term or failures, cost time. Therefore programs with and without such a
-    term are separate. The program of a run never depends on the other runs of its study.
+    term are separate. Whether two runs share a program depends on these two runs alone. The shapes of the
+    program's arrays depend on all runs of the group: for example, there is one partition for each seed.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
     parameters = study.words.parameters

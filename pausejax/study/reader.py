@@ -8,7 +8,7 @@ from pausejax.spelling import nearest
 from pausejax.study.axes import SAMPLING, Axis, Range, Sampling, range_problem
 from pausejax.study.study import PolicySpec, Study
 from pausejax.study.vocabulary import Vocabulary
-from pausejax.study.zipped import read_groups
+from pausejax.study.zipped import read_zip_groups
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 2**20
@@ -132,7 +132,7 @@ class Reader:
             hint = nearest(algorithm, known) if isinstance(algorithm, str) else ""
             self.say("policy.name", algorithm, f"must be one of {', '.join(sorted(known))}{hint}")
             return None
-        groups = read_groups(self.say, self.words, "policy.zip", table.get("zip", []))
+        groups = read_zip_groups(self.say, self.words, "policy.zip", table.get("zip", []))
         in_zip = {*zipped, *(name for group in groups for name in group)}
         axes = self.axes({k: v for k, v in table.items() if k not in _POLICY_KEYS}, "", in_zip)
         for name in axes:

@@ -10,8 +10,9 @@ class Run:
     """Run of one policy, at one point of its parameters, with one seed."""
 
     policy: str
-    """Label of the policy in results."""
+    """Label of the policy in results: the `label` of its `[[policy]]` table, or a name made from it."""
     algorithm: str
+    """Registered name of the policy. It is not the federated algorithm."""
     seed: int
     values: Mapping[str, Any]
     """Values of all parameters that this run reads."""

@@ -17,13 +17,14 @@ class Layout(NamedTuple):
     """Layout of a group on devices. The layout affects the last bits of floats."""
 
     runs: int
-    """Largest width of a program: the number of runs that are computed in parallel if memory allows."""
+    """Largest width of a program: the number of runs that all devices of a process together compute in
+    parallel, if memory allows."""
     sharded: bool = False
     """Whether each device holds a share of the training inputs instead of all inputs."""
     lanes: int = 0
-    """Number of clients, not of runs, that are trained in parallel."""
+    """Number of clients, not of runs, that each device trains in parallel."""
     eval_lanes: int = 0
-    """Number of global models, one for each run, that are evaluated in parallel."""
+    """Number of global models, one for each run, that each device evaluates in parallel."""
     eval_batch: int = 0
     """Approximate number of test samples in an evaluation batch."""
     conv: str = ""
@@ -36,7 +37,7 @@ class Segment(NamedTuple):
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], indices of the recorded runs among the runs of the batch; an index may repeat as padding."""
+    """int [n], indices of the recorded runs in the batch or piece; padding repeats an index."""
     records: Arrays
     """Recorded values by variable, [n, recorded rounds, ...]."""
 
@@ -66,7 +67,7 @@ class Simulation(Protocol):
     layout: Layout
 
     @property
-    def data_shares(self) -> int:
+    def input_shards(self) -> int:
         """Number of devices over which the training inputs are sharded; 1 if each device holds all inputs."""
 
     def sharded(self) -> Self:
@@ -114,6 +115,9 @@ class Simulation(Protocol):
           first_round: the first round of the call that made the record.
           positions: the index in the batch of the run of each row, int [n].
           record: the record of the call, on the devices.
+
+        Raises:
+          PartError: a part from outside the package has returned an invalid value in one of these rounds.
         """
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:

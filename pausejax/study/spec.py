@@ -26,7 +26,7 @@ from pausejax.study.document import read as read
 from pausejax.study.reader import Reader, show
 from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
-from pausejax.study.zipped import check_groups, read_groups
+from pausejax.study.zipped import check_zip_groups, read_zip_groups
 
 
 def parse(
@@ -91,7 +91,7 @@ def parse(
     study = {key: reader.scalar(document, key, parameter) for key, parameter in words.study.items()}
     seeds = reader.seeds(document.get("seeds", 1))
     quantities = reader.names("quantities", document.get("quantities", []), words.parts.of("quantity"))
-    zipped = read_groups(reader.say, words, "zip", document.get("zip", []))
+    zipped = read_zip_groups(reader.say, words, "zip", document.get("zip", []))
     in_zip = {name for group in zipped for name in group}
     axes: dict[str, Axis] = {name: (parameter.default,) for name, parameter in words.parameters.items()}
     for section in words.sections:
@@ -102,7 +102,7 @@ def parse(
         axes |= reader.axes(table, section, in_zip)
     policies = reader.policies(document.get("policy"), in_zip)
     sampling = Sampling(2, "sobol", 0) if searched else reader.sampling(document, axes, policies)
-    check_groups(reader.say, words, zipped, axes, policies)
+    check_zip_groups(reader.say, words, zipped, axes, policies)
     found = Study(
         kind=kind,
         words=words,

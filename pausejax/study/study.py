@@ -243,7 +243,8 @@ class Kind:
     """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
     variables, and adds index coordinates."""
     complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
-    """Function that adds the variables of a study that the runs do not record to the arrays of these runs."""
+    """Function that adds the variables of a study that the runs do not record to the arrays of these runs.
+    It is called at every reading of runs, because an extended study may have more variables."""
     optional: frozenset[str]
     """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]

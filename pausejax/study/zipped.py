@@ -1,4 +1,4 @@
-"""Zipped groups: parameters whose lists advance together and do not form a product."""
+"""Zip groups: parameters whose lists advance together and do not form a product."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +19,11 @@ class PolicySpec:
     """Groups of parameters whose lists advance together."""
 
 
-Group: TypeAlias = tuple[str, ...]
-"""Type of a zipped group: names of parameters."""
+ZipGroup: TypeAlias = tuple[str, ...]
+"""Type of a zip group: names of parameters. It is no `study.runs.Group`, which is a group of runs."""
 
 
-def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
+def read_zip_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[ZipGroup, ...]:
     """Reads the groups under a key, and returns them with symbols replaced by names.
 
     Reports an invalid group, and then returns no groups.
@@ -51,21 +51,21 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
     return groups
 
 
-def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
+def kept(shared: Iterable[ZipGroup], own: Mapping[str, Axis]) -> list[ZipGroup]:
     """Returns the shared groups for one policy, without parameters that the policy fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]
 
 
-def check_groups(
+def check_zip_groups(
     say: Say,
     words: Vocabulary,
-    shared: Sequence[Group],
+    shared: Sequence[ZipGroup],
     axes: Mapping[str, Axis],
     policies: Sequence[PolicySpec],
 ) -> None:
-    """Reports the zipped groups whose lists can't advance together, in the sections and in each policy."""
+    """Reports the zip groups whose lists can't advance together, in the sections and in each policy."""
     sound = []
     for group in shared:
         if problem := _problem(group, axes):
@@ -89,7 +89,7 @@ def check_groups(
                 say(where, list(group), problem)
 
 
-def _problem(group: Group, axes: Mapping[str, Axis]) -> str | None:
+def _problem(group: ZipGroup, axes: Mapping[str, Axis]) -> str | None:
     lengths: dict[str, int] = {}
     for name in group:
         axis = axes[name]

@@ -27,7 +27,7 @@ from gpu_model import tables
 from gpu_model.cases import CASES, Case, document
 from gpu_model.targets import TARGETS
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import SHARED, compile_for, put, runs_mesh
 from pausejax.execution.memory import device_memory, program_memory
 from pausejax.execution.program import GroupProgram
@@ -53,12 +53,12 @@ class CaseProgram(GroupProgram):
     """Case with its simulation and its program, which compiles while others are timed."""
 
     def __init__(
-        self, case: Case, runs: int, changes: dict[str, Any], sources: Sources, layout: Layout | None = None
+        self, case: Case, runs: int, changes: dict[str, Any], cache: DataCache, layout: Layout | None = None
     ) -> None:
         learns = case.document.get("mode") not in ("bandit", "ensemble")
         plan = make_plan(parse(document(case, runs, changes if learns else {})))
         (group,) = plan.groups
-        super().__init__(plan.study, group, sources, layout, device_memory=device_memory())
+        super().__init__(plan.study, group, cache, layout, device_memory=device_memory())
         self.runs, self.learns = runs, learns
 
     def seconds(self, call: jax.stages.Compiled) -> float:
@@ -91,7 +91,7 @@ def chosen(patterns: list[str], small: bool) -> list[tuple[str, int]]:
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Returns the results of the cases; prints the cases for which no time was left."""
-    sources, begun, found = Sources(), time.monotonic(), []
+    cache, begun, found = DataCache(), time.monotonic(), []
     changes = SMALL_CHANGES if options.small else {}
     left = chosen(options.case, options.small)
 
@@ -101,7 +101,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as threads:
 
         def begin(name: str, runs: int) -> tuple[str, CaseProgram, Any, float]:
-            program = CaseProgram(CASES[name], runs, changes, sources)
+            program = CaseProgram(CASES[name], runs, changes, cache)
             return name, program, threads.submit(compile_for, program.lower(runs)), time.monotonic()
 
         ahead = [begin(*left.pop(0)) for _ in range(min(len(left), 2))]
@@ -117,7 +117,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 found.append(row | {"layout": program.layout._asdict()})
                 print(told(found[-1]), flush=True)
                 if program.learns and (options.small or program.runs in TUNED.get(name, ())) and not spent():
-                    found += faster_layouts(name, program, changes, sources, options.tune)
+                    found += faster_layouts(name, program, changes, cache, options.tune)
             except jax.errors.JaxRuntimeError as error:
                 print(f"{name}, {program.runs} runs: {str(error).splitlines()[0][:200]}", flush=True)
             program.release()
@@ -127,7 +127,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def faster_layouts(
-    name: str, program: CaseProgram, changes: dict[str, Any], sources: Sources, seconds: float
+    name: str, program: CaseProgram, changes: dict[str, Any], cache: DataCache, seconds: float
 ) -> list[dict[str, Any]]:
     """Doubles and halves each value of the layout in turn, as long as a round becomes faster.
 
@@ -145,7 +145,7 @@ def faster_layouts(
                 layout = neighbour(best, field, step)
                 if layout in tried:
                     break
-                again = CaseProgram(CASES[name], program.runs, changes, sources, layout)
+                again = CaseProgram(CASES[name], program.runs, changes, cache, layout)
                 tried[layout] = again.seconds(compile_for(again.lower(again.runs)))
                 again.release()
                 if tried[layout] > (1 - _GAIN) * tried[best]:
@@ -154,7 +154,7 @@ def faster_layouts(
     if best == usual:
         print(f"{name}, {program.runs} runs: the default is the fastest of {len(tried)} layouts", flush=True)
         return []
-    again = CaseProgram(CASES[name], program.runs, changes, sources, best)
+    again = CaseProgram(CASES[name], program.runs, changes, cache, best)
     row = {"case": name, "runs": program.runs, "tuned": True, "layout": best._asdict()}
     needed = program_memory(compile_for(again.lower(again.runs)))
     row |= {"seconds": tried[best], "memory": needed, "tried": len(tried)}

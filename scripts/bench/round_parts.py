@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
@@ -55,7 +55,7 @@ class Timed:
 
     def __init__(self, part: dict[str, dict[str, object]], runs: int) -> None:
         plan = make_plan(parse(document(part, runs)))
-        made = ClientSimulation(plan.study, plan.groups[0], Sources())
+        made = ClientSimulation(plan.study, plan.groups[0], DataCache())
         chosen = plan.groups[0].runs
         self.world, self.hyper = made.arguments(chosen)
         self.state, self.rounds, self.at = made.start(chosen), made.rounds_per_call, 1

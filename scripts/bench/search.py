@@ -24,7 +24,7 @@ import numpy as np
 from curves_at import marked, plus_minus
 
 from pausejax import kinds
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
 from pausejax.plotting.chart import Axis, Chart, Panel
@@ -129,7 +129,7 @@ def searched(problem: Problem, arm: str, trials: int, seed: int) -> list[Tried]:
     given = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
     study = studied(problem, given, {"seeds": seeds_of(arm)}, searched=True)
     asked = problem.options._replace(trials=trials, sampler=arm.partition(",")[0], sampler_seed=seed)
-    result = search(study, asked, LocalExecutor(Sources()), MemoryStore())
+    result = search(study, asked, LocalExecutor(DataCache()), MemoryStore())
     return [(trial.setting.values, trial.score.values[0]) for trial in result.trials]
 
 
@@ -144,7 +144,7 @@ def swept(problem: Problem, arm: str, pieces: int) -> list[Tried]:
         given = {name: spread(*held, problem.steps) for name, held in problem.ranges.items()}
     study = with_horizon(studied(problem, given, {"seeds": seeds, **more}), problem.options)
     plan, goal = make_plan(study), goal_of(study, problem.options)
-    result = play_in_memory(plan, LocalExecutor(Sources()))
+    result = play_in_memory(plan, LocalExecutor(DataCache()))
     arrays = {str(name): variable.values for name, variable in result.data_vars.items()}
     figures: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for run, figure in zip(plan.runs, figures_at(study, goal, arrays), strict=True):
@@ -201,7 +201,7 @@ def on_fresh_seeds(problem: Problem, rows: Sequence[dict[str, Any]]) -> list[flo
     ]
     study = kinds.parse(document)
     study = with_horizon(study, problem.options)
-    result = play_in_memory(make_plan(study), LocalExecutor(Sources()))
+    result = play_in_memory(make_plan(study), LocalExecutor(DataCache()))
     arrays = {str(name): variable.values for name, variable in result.data_vars.items()}
     figures = figures_at(study, goal_of(study, problem.options), arrays)[:, 0]
     labels = result["policy"].values

@@ -22,7 +22,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory
 from pausejax.execution import rounds as playing
 from pausejax.execution.batches import Batch, split
@@ -71,7 +71,7 @@ def speed(document: dict, num_runs: int, rounds: int) -> tuple[float, float, flo
     seconds."""
     plan = make_plan(parse({"rounds": rounds, "seeds": num_runs, **document}))
     (group,) = plan.groups
-    batch, executor = Batch(group, group.runs, num_runs), LocalExecutor(Sources())
+    batch, executor = Batch(group, group.runs, num_runs), LocalExecutor(DataCache())
     program = executor.program(plan.study, group)
     begun = clock()
     executor.prepare(plan.study, [batch])
@@ -85,7 +85,7 @@ def speed(document: dict, num_runs: int, rounds: int) -> tuple[float, float, flo
         took.append(clock() - begun)
     executor.close()
     devices = min(len(jax.local_devices()), program.simulation.padded(executable.width))
-    megabytes = memory.program_memory(executable.call) * devices / 1e6
+    megabytes = memory.program_memory(executable.compiled) * devices / 1e6
     return rounds * num_runs / min(took[1:]), megabytes, seconds
 
 

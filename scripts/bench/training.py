@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from pausejax.clients.loop import initial_params
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import rounds as playing
 from pausejax.execution.batches import Batch, split
 from pausejax.execution.local import LocalExecutor
@@ -110,10 +110,10 @@ def override(options):
     placement.choose = choose
 
 
-def play(plan, sources, repeats):
+def play(plan, cache, repeats):
     """Returns (wall, CPU) seconds of one round of all runs, and the simulation of their group."""
     (group,) = plan.groups
-    batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(sources)
+    batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(cache)
     executor.prepare(plan.study, [batch])
     program = executor.program(plan.study, group)
     (whole,) = split(batch, program.executable().width)
@@ -202,12 +202,12 @@ def matrix_flops(model, weights, image_shape):
 
 
 def measure(setting, runs, options, peak, bandwidth):
-    sources = Sources(options.data_dir)
+    cache = DataCache(options.data_dir)
     row = {"setting": setting, "runs": runs}
     for every in options.evals:
         rounds = max(every, options.rounds // every * every)
         plan = study(setting, runs, rounds, every, privacy={"noise_generator": options.noise})
-        seconds, simulation = play(plan, sources, options.repeats)
+        seconds, simulation = play(plan, cache, options.repeats)
         whole = counted(seconds)
         row[f"per_s_eval_{every}"] = round(runs / seconds[0], 2)
         row[f"per_cpu_s_eval_{every}"] = round(runs / seconds[1], 2)
@@ -221,7 +221,7 @@ def measure(setting, runs, options, peak, bandwidth):
     bandit = study(setting, runs, 25, 25, mode="bandit", data={}, training={})
     part = {name: counted(pair) for name, pair in seconds.items()}
     part["evaluation"] /= every
-    part["selection"] = counted(play(bandit, sources, options.repeats)[0])
+    part["selection"] = counted(play(bandit, cache, options.repeats)[0])
     part["training"] = whole - sum(part.values())
     row["shares_%"] = {name: round(100 * value / whole, 1) for name, value in sorted(part.items())}
     done = flops["training"] + flops["evaluation"] / every

@@ -11,7 +11,7 @@ import pytest
 from pausejax import data, parts
 from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
@@ -73,7 +73,7 @@ def _parts(own_parts):
 
 def simulation_of(training, **changes):
     plan = make_plan(parse(SPEC | {"training": TRAINING | training} | changes))
-    return ClientSimulation(plan.study, plan.groups[0], Sources()), plan.groups[0].runs
+    return ClientSimulation(plan.study, plan.groups[0], DataCache()), plan.groups[0].runs
 
 
 def play(name, training=None, **changes):

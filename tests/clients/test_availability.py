@@ -175,7 +175,7 @@ def test_weights_are_shared_out_among_those_who_arrive():
             failure_stage=stage,
             waits_for_all=True,
             trusts_server=False,
-            waiting=0,
+            max_at_work=0,
             late="stopped",
         )
 
@@ -184,9 +184,9 @@ def test_weights_are_shared_out_among_those_who_arrive():
             return close_round(config, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn, None)
 
         found = jax.vmap(closed)(members, weights, latency, fails)
-        assert found.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
+        assert found.aggregated.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
         np.testing.assert_allclose(
-            found.cohort.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
+            found.aggregated.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
         )
         assert found.arrived.tolist() == [[True, False, True], [True, True, False], [False] * 3]
         assert found.released[0].tolist() == counted

@@ -33,7 +33,7 @@ SETTINGS = [
 def latencies(options):
     """What every client takes in every round, [seeds, rounds, K], from a study in which all wait."""
     from pausejax.clients.conditions import draw_network
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.execution.local import LocalExecutor
     from pausejax.study.plan import make_plan
 
@@ -43,7 +43,7 @@ def latencies(options):
     }
     place = {"num_clients": K, "clients_per_round": M, **{k: v for k, v in options.items() if k in own}}
     plan = make_plan(kinds.parse({**document, "network": place, "policy": [{"name": "random"}]}))
-    made = LocalExecutor(Sources()).program(plan.study, plan.groups[0], None).simulation
+    made = LocalExecutor(DataCache()).program(plan.study, plan.groups[0], None).simulation
     world, hyper = made.arguments(plan.groups[0].runs)
 
     @jax.jit

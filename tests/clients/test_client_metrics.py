@@ -11,7 +11,7 @@ from pausejax import analysis, data, parts
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.held_out import hold_out, rows
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.data.partition import Partition
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play
@@ -125,15 +125,15 @@ def test_every_client_is_tested_with_its_own_model_on_its_own_samples(result):
 def test_training_has_the_rest_alone_under_every_policy():
     plan = make_plan(parse(SPEC))
     for group in plan.groups:
-        made = ClientSimulation(plan.study, group, Sources())
+        made = ClientSimulation(plan.study, group, DataCache())
         for place, seed in enumerate(SPEC["seeds"]):
             cut = partition_of(seed)
-            of_seed = [np.asarray(leaf)[place] for leaf in made.world.data[4:]]
+            of_seed = [np.asarray(leaf)[place] for leaf in made.first_world.data[4:]]
             order, offset, size = of_seed
             trained = np.concatenate([order[o : o + s] for o, s in zip(offset, size, strict=True)])
             assert not set(trained.tolist()) & set(rows(cut).tolist())
             assert len(trained) + len(rows(cut)) == SAMPLES
-            np.testing.assert_allclose(made._share[place], size / size.sum(), rtol=1e-6)
+            np.testing.assert_allclose(made._data_share[place], size / size.sum(), rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_the_worst_clients_are_those_with_the_largest_error_where_less_is_better
 def simulate(out, progress=lambda _: None, *, shard=(1, 1), seconds=300.0, **limits):
     plan = make_plan(parse({**SPEC, "rounds": 60}))
     store = FolderStore(Folder(out), checkpoint_seconds=seconds)
-    play(plan, LocalExecutor(Sources(), **limits), store, shard=shard, progress=progress)
+    play(plan, LocalExecutor(DataCache(), **limits), store, shard=shard, progress=progress)
 
 
 class Interrupted(BaseException):
@@ -301,12 +301,12 @@ def test_off_means_that_nothing_changes():
     assert plans[0].identities == plans[1].identities
     assert set(plans[0].identities).isdisjoint(plans[2].identities)
     assert not any("client" in name for name in plans[2].study.outputs.variables)
-    whole = ClientSimulation(plans[0].study, plans[0].groups[0], Sources())
+    whole = ClientSimulation(plans[0].study, plans[0].groups[0], DataCache())
     labels = data.load("digits").train_targets[:SAMPLES]
     for place, seed in enumerate(SPEC["seeds"]):
         expected = data.partition.split("dirichlet_quantity", labels, K, seed, batch_size=20)
-        np.testing.assert_array_equal(whole.world.data.order[place], expected.order)
-        np.testing.assert_array_equal(whole.world.data.size[place], expected.sizes)
+        np.testing.assert_array_equal(whole.first_world.data.order[place], expected.order)
+        np.testing.assert_array_equal(whole.first_world.data.size[place], expected.sizes)
 
 
 @pytest.mark.parametrize(

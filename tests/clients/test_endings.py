@@ -79,11 +79,11 @@ def alone_latencies():
     """What every client takes in every round, [seeds, rounds, K]: the same for every policy and ending."""
     from pausejax.clients.conditions import draw_network
     from pausejax.clients.inputs import round_key
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.execution.local import LocalExecutor
 
     plan = make_plan(kinds.parse({**document(), "policy": [{"name": "random"}]}))
-    simulation = LocalExecutor(Sources()).program(plan.study, plan.groups[0], None).simulation
+    simulation = LocalExecutor(DataCache()).program(plan.study, plan.groups[0], None).simulation
     runs = plan.groups[0].runs
     world, hyper = simulation.arguments([*runs, runs[0]])  # an even number: tests have two devices
     drawn = [

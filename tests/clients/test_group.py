@@ -13,7 +13,7 @@ from pausejax.clients.build import build_config
 from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.record import Record
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
 from pausejax.study.plan import make_plan
 from pausejax.study.simulation import Segment
@@ -30,7 +30,7 @@ def plan_of(**document):
 def group_of(devices=None, **document):
     """A simulation and the runs of its group."""
     plan = plan_of(**document)
-    return ClientSimulation(plan.study, plan.groups[0], Sources(), devices), plan.groups[0].runs
+    return ClientSimulation(plan.study, plan.groups[0], DataCache(), devices), plan.groups[0].runs
 
 
 def simulation_of(devices=None, **document):
@@ -58,13 +58,13 @@ def shared_out(copied):
 
 def test_data_are_shared_out_where_clients_learn_on_several_devices(copied, shared_out):
     assert len(jax.local_devices()) == 2
-    assert copied.data_shares == 1 and [copied.padded(n) for n in (1, 2, 3)] == [1, 2, 4]
-    assert shared_out.data_shares == 2 and [shared_out.padded(n) for n in (1, 2, 3)] == [2, 2, 4]
+    assert copied.input_shards == 1 and [copied.padded(n) for n in (1, 2, 3)] == [1, 2, 4]
+    assert shared_out.input_shards == 2 and [shared_out.padded(n) for n in (1, 2, 3)] == [2, 2, 4]
     assert shared_out.config.learning.sharded and not copied.config.learning.sharded
     alone = simulation_of(jax.local_devices()[:1], **TRAINING)
     assert alone.sharded() is alone
     selecting = simulation_of()
-    assert selecting.sharded() is selecting and selecting.data_shares == 1
+    assert selecting.sharded() is selecting and selecting.input_shards == 1
 
 
 @pytest.mark.parametrize("rows", [[0, 2], [1]])
@@ -220,6 +220,6 @@ def test_failures_are_in_a_program_whose_runs_have_them(stage):
     """Not in that of their neighbours."""
     network = {"failure_probability": [0.0, 0.1, 0.2], "failure_stage": stage}
     plan = plan_of(network=network)
-    stages = [build_config(plan.study, group, Sources()).failure_stage for group in plan.groups]
+    stages = [build_config(plan.study, group, DataCache()).failure_stage for group in plan.groups]
     chances = [{run.values["failure_probability"] for run in group.runs} for group in plan.groups]
     assert (stages, chances) == ([None, stage], [{0.0}, {0.1, 0.2}])

@@ -13,7 +13,7 @@ import pausejax
 from pausejax import data, devices
 from pausejax.clients.loop import initial_params
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.estimate import plan_table
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play
@@ -84,7 +84,7 @@ SMALL = {
 def simulate(document, out, progress=lambda _: None, *, shard=(1, 1), seconds=300.0, folder=Path(), **limits):
     plan = make_plan(parse(document, folder=folder))
     store = FolderStore(Folder(out), checkpoint_seconds=seconds)
-    return play(plan, LocalExecutor(Sources(), **limits), store, shard=shard, progress=progress)
+    return play(plan, LocalExecutor(DataCache(), **limits), store, shard=shard, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_clients_have_their_own_layers_and_statistics_where_they_keep_them(resul
 def first_weights(result, folder, run):
     plan = make_plan(parse(SPEC, folder=folder))
     (group,) = [g for g in plan.groups if result["identity"].values[run] in {r.identity for r in g.runs}]
-    model = ClientSimulation(plan.study, group, Sources()).config.learning.model
+    model = ClientSimulation(plan.study, group, DataCache()).config.learning.model
     seed = np.array([result["seed"].values[run]], np.uint32)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[0], initial_params(model, seed))
 
@@ -243,7 +243,7 @@ def test_off_means_no_array_no_program_and_no_identity_of_its_own(result, folder
     plans = [make_plan(parse({**document, "keep_models": on}, folder=folder)) for on in (False, True)]
     assert not {"final_model", "client_models"} & plans[0].study.outputs.variables.keys()
     assert set(plans[0].identities).isdisjoint(plans[1].identities)
-    programs = [ClientSimulation(plan.study, plan.groups[0], Sources()) for plan in plans]
+    programs = [ClientSimulation(plan.study, plan.groups[0], DataCache()) for plan in plans]
     assert programs[0].config == programs[1].config
     assert programs[0].model_bytes() == 0 and programs[1].model_bytes() == 4 * 650
 
@@ -348,7 +348,7 @@ def test_only_what_start_takes_from_a_client_is_its_own(algorithm):
     training = {**SMALL["training"], "federated_algorithm": algorithm}
     training |= {"proximal_weight": 0.1} if algorithm == "fedprox" else {}
     plan = make_plan(parse({**SMALL, "training": training}))
-    learning = ClientSimulation(plan.study, plan.groups[0], Sources()).config.learning
+    learning = ClientSimulation(plan.study, plan.groups[0], DataCache()).config.learning
     assert not any(is_own(learning))
 
 
@@ -361,11 +361,11 @@ def test_the_programs_of_kept_models_are_forgotten_with_the_others(whole):
 
 @pytest.mark.slow
 def test_a_plan_says_how_many_bytes_the_models_take():
-    told = [str(line) for line in plan_table(make_plan(parse(SMALL)), Sources()).renderables]
+    told = [str(line) for line in plan_table(make_plan(parse(SMALL)), DataCache()).renderables]
     (line,) = [line for line in told if line.startswith("keep_models")]
     each = 4 * (2778 + K * 170)
     assert f"of 3 runs, {each / 1e6:.4g} MB each: {3 * each / 1e6:.4g} MB" in line
-    told = plan_table(make_plan(parse({**SMALL, "keep_models": False})), Sources()).renderables
+    told = plan_table(make_plan(parse({**SMALL, "keep_models": False})), DataCache()).renderables
     assert not [line for line in told if str(line).startswith("keep_models")]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds, parts
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
 from pausejax.policies import Policy, cohort, memoryless
@@ -162,7 +162,7 @@ def test_a_models_file_lies_beside_the_spec_and_its_content_counts(tmp_path, mon
     def loss_from(weights):
         write(folder, "w.npy", weights)
         plan = make_plan(kinds.parse(document, flat=True, folder=folder))
-        return float(play_in_memory(plan, LocalExecutor(Sources()))["test_loss"].values[0, -1])
+        return float(play_in_memory(plan, LocalExecutor(DataCache()))["test_loss"].values[0, -1])
 
     flat, steep = (loss_from(np.random.default_rng(0).normal(size=(64, 10)) * size) for size in (0.0, 1.0))
     assert flat == pytest.approx(np.log(10), rel=1e-5) and steep > 1.5 * flat

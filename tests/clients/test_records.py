@@ -49,11 +49,12 @@ WHOLE = ((1, 5, [0, 1, 2, 3, 3]), (6, 10, [2, 0, 3, 1, 1, 1]), (11, 12, [3, 1, 0
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [3, 0, 2, 1], [2], [1, 3]])
 def test_runs_leave_their_own_rounds_wherever_they_were_played(played, rows):
-    found = records.finish(
+    found, releases = records.finish(
         study(mode="training"), segments_of(played, *WHOLE), np.array(rows), K, "test_accuracy"
     )
-    for name in ("round_latency", "reward", "selected", "max_releases"):
+    for name in ("round_latency", "reward", "selected"):
         np.testing.assert_array_equal(found[name], played[name][rows])
+    np.testing.assert_array_equal(releases, played["max_releases"][rows])
     for place, row in enumerate(rows):
         elapsed = [sum(float(x) for x in played["round_latency"][row, :t]) for t in range(1, ROUNDS + 1)]
         np.testing.assert_array_equal(found["elapsed"][place], np.float32(elapsed))
@@ -75,7 +76,7 @@ def test_what_stops_leaves_nothing_beyond(played):
     parts = ((1, 5, [0, 1, 2, 3]), (6, 10, [0, 2, 3]))
     told = study(mode="training", stop_at_latency=6.0)
     rows = np.arange(RUNS)
-    found = records.finish(told, segments_of(played, *parts), rows, K, "test_accuracy")
+    found, releases = records.finish(told, segments_of(played, *parts), rows, K, "test_accuracy")
     last = [6, 4, 6, 6]
     for row, end in enumerate(last):
         for name in ("elapsed", "round_latency", "reward"):
@@ -85,19 +86,19 @@ def test_what_stops_leaves_nothing_beyond(played):
         ]
         assert found["counts"][row].sum() == (played["selected"][row, :end] >= 0).sum()
         assert found["elapsed"][row, end - 1] == 6.0
-        assert (found["max_releases"][row] == -1).tolist() == [t > end for t in range(1, ROUNDS + 1)]
+        assert (releases[row] == -1).tolist() == [t > end for t in range(1, ROUNDS + 1)]
         assert np.isfinite(found["test_accuracy"][row]).tolist() == [end >= 5, False, False]
     assert found["diverged_round"].tolist() == [0, 4, 0, 6]
     # Of runs that the time never ends the last round counts.
     late = study(mode="training", stop_at_latency=1e6)
-    whole = records.finish(late, segments_of(played, *parts), rows, K, "test_accuracy")
+    whole, _ = records.finish(late, segments_of(played, *parts), rows, K, "test_accuracy")
     assert whole["diverged_round"].tolist() == [0, 5, 0, 10]
 
 
 def test_clients_that_nobody_selects_have_a_count_too(played):
     played = {**played, "selected": np.zeros((RUNS, ROUNDS, M), np.int32) + np.arange(M, dtype=np.int32)}
     (segment,) = segments_of(played, (1, ROUNDS, [0, 1, 2, 3]))
-    found = records.finish(study(), [segment], np.arange(RUNS), K, "test_accuracy")
+    found, _ = records.finish(study(), [segment], np.arange(RUNS), K, "test_accuracy")
     assert found["counts"].tolist() == [[ROUNDS, ROUNDS, 0, 0, 0]] * RUNS
 
 
@@ -108,7 +109,7 @@ def test_releases_are_those_of_the_rounds_that_count(played):
     played = {**played, "round_latency": np.ones((RUNS, ROUNDS), np.float32), "released": released}
     played["round_latency"][1] = 1.5
     told = study(mode="training", stop_at_latency=6.0)
-    found = records.finish(told, segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
+    found, _ = records.finish(told, segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
     for row, end in enumerate((6, 4, 6, 6)):
         taken, sent = played["selected"][row, :end], released[row, :end]
         assert found["releases"][row].tolist() == [int((sent == k).sum()) for k in range(K)]
@@ -119,7 +120,7 @@ def test_releases_are_those_of_the_rounds_that_count(played):
 def test_nobody_fails_in_runs_of_a_study_of_failures_that_have_none(played):
     (segment,) = segments_of(played, (1, 5, [0, 1, 2, 3]))
     failures = study(network={"failure_probability": [0.0, 0.5]})
-    found = records.finish(failures, [segment], np.arange(RUNS), K, "test_accuracy")
+    found, _ = records.finish(failures, [segment], np.arange(RUNS), K, "test_accuracy")
     assert found["failed_count"].tolist() == [[0] * 5 + [-1] * (ROUNDS - 5)] * RUNS
 
 
@@ -136,9 +137,9 @@ def test_a_run_goes_on_until_it_has_reached_the_time(played):
 
 
 def test_what_mode_bandit_does_not_have_is_not_left(played):
-    found = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
+    found, _ = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
     regrets = {"regret", "pseudo_regret", "regret_own_history"}
-    own = {"round_latency", "reward", "selected", "elapsed", "counts", "releases", "max_releases"}
+    own = {"round_latency", "reward", "selected", "elapsed", "counts", "releases"}
     assert found.keys() == own | regrets
     # Runs whose rounds do not wait for all have recorded none.
     assert all(np.isnan(found[name]).all() for name in regrets)

@@ -18,7 +18,7 @@ import pausejax
 from pausejax import data, parts
 from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
 from pausejax.kinds import parse
 from pausejax.policies.base import Cohort, Policy
@@ -38,7 +38,7 @@ def play(document):
     """Plays a study of one group: the models before it, the final state, the records, the runs' values."""
     plan = make_plan(parse(document))
     (group,) = plan.groups
-    made = ClientSimulation(plan.study, group, Sources())
+    made = ClientSimulation(plan.study, group, DataCache())
     world, hyper = made.arguments(group.runs)
     first = flat(simulation.initial_params(made.config.learning.model, world.seed).params)
     last = jnp.int32(plan.study.rounds)
@@ -203,7 +203,7 @@ def test_a_kept_model_is_the_replayed_one():
     )
     seeds = np.array(SPEC["seeds"], np.uint32)
     plan = make_plan(parse({**tomllib.loads(found.attrs["spec"])}))
-    model = ClientSimulation(plan.study, plan.groups[0], Sources()).config.learning.model
+    model = ClientSimulation(plan.study, plan.groups[0], DataCache()).config.learning.model
     first = flat(simulation.initial_params(model, seeds).params)
     for run, kept in enumerate(pausejax.models(found)):
         plain = Plain(SPEC["seeds"][run], private=False, **training)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax.data.host import Sources
-from pausejax.devices import SPLIT, put, put_shares, runs_mesh
+from pausejax.data.host import DataCache
+from pausejax.devices import SPLIT, put, put_shards, runs_mesh
 from pausejax.execution import play as path
 from pausejax.execution import rounds
 from pausejax.execution.local import LocalExecutor
@@ -100,7 +100,7 @@ def assert_same(ours, theirs):
 def program_of(policy="random", *, limit=None, wanted=None, **changes):
     document = {**SMALL, "policy": [{"name": policy}], **changes}
     plan = make_plan(parse(document, source="test", flat=True))
-    executor = LocalExecutor(Sources(), device_memory=limit, data_placement=wanted)
+    executor = LocalExecutor(DataCache(), device_memory=limit, data_placement=wanted)
     return executor.program(plan.study, plan.groups[0])
 
 
@@ -157,7 +157,7 @@ def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeyp
                 raise KeyboardInterrupt
 
         store = FolderStore(Folder(folder), checkpoint_seconds=0.0)
-        path.play(plan, LocalExecutor(Sources(), data_placement=how), store, progress=progress)
+        path.play(plan, LocalExecutor(DataCache(), data_placement=how), store, progress=progress)
 
     play(tmp_path / "whole", "replicated")
     with pytest.raises(KeyboardInterrupt):
@@ -180,11 +180,11 @@ def test_data_that_were_sharded_stay_so_when_a_study_goes_on_with_more_memory(tm
     shares = []
 
     def play(memory, how=None):
-        executor = LocalExecutor(Sources(), device_memory=memory, data_placement=how)
+        executor = LocalExecutor(DataCache(), device_memory=memory, data_placement=how)
         path.play(plan, executor, FolderStore(Folder(tmp_path)), progress=lambda _: None)
 
     def played(program, *_):
-        shares.append(program.simulation.data_shares)
+        shares.append(program.simulation.input_shards)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(rounds, "play_rounds", played)
@@ -205,7 +205,7 @@ def test_every_bit_of_a_sample_arrives():
         def fetched(share, index):
             return jax.vmap(batches.rows_of_owners, (None, 0))(share, index)
 
-        found = np.asarray(fetched(put_shares(rows, mesh), put(index, mesh, SPLIT)))
+        found = np.asarray(fetched(put_shards(rows, mesh), put(index, mesh, SPLIT)))
         assert found.dtype == rows.dtype and found.tobytes() == rows[index].tobytes()
 
 
@@ -218,7 +218,7 @@ def test_only_sharded_programs_communicate():
     assert found == [[False] * 3, [True] * 3]
     # What a device computes with is its share, or the whole.
     assert ["tensor<151x64xui8>" in text for text in programs] == [False, True]
-    assert (copies.data_shares, shares.data_shares) == (1, 2)
+    assert (copies.input_shards, shares.input_shards) == (1, 2)
     # A lone run leaves no device out that holds a share.
     assert (copies.padded(1), shares.padded(1)) == (1, 2)
     assert {copies.padded(3), shares.padded(3)} == {4}
@@ -227,14 +227,14 @@ def test_only_sharded_programs_communicate():
 def test_each_device_holds_its_share_alone():
     program = program_of(wanted="sharded")
     simulation, runs = program.simulation, program.group.runs[:2]
-    (world, _), images = simulation.arguments(runs), np.asarray(simulation.world.data.inputs)
+    (world, _), images = simulation.arguments(runs), np.asarray(simulation.first_world.data.inputs)
     assert [shard.data.shape for shard in world.data.inputs.addressable_shards] == [(151, 64)] * 2
     np.testing.assert_array_equal(np.asarray(world.data.inputs)[:301], images)
     (name,) = [name for name in simulation.device_bytes().shared if name.startswith("training data")]
     assert name == "training data (1/2 of the inputs)"
     assert (
         simulation.device_bytes().shared[name]
-        == 151 * images[0].nbytes + simulation.world.data.targets.nbytes
+        == 151 * images[0].nbytes + simulation.first_world.data.targets.nbytes
     )
 
 
@@ -243,7 +243,7 @@ def test_data_are_sharded_where_that_alone_fits_and_refused_where_nothing_does()
     needed, fewer = (sum(each.shared.values()) + sum(each.per_run.values()) for each in (copies, shares))
     assert fewer < needed
     limits = (needed, needed - 1, fewer, fewer - 1)
-    assert [simulation_of(limit=limit).data_shares for limit in limits[:3]] == [1, 2, 2]
+    assert [simulation_of(limit=limit).input_shards for limit in limits[:3]] == [1, 2, 2]
     for limit, wanted in ((fewer - 1, None), (needed - 1, "replicated")):
         with pytest.raises(
             SpecError, match=r"With data_placement = sharded it would hold .*\(1/2 of the inp"
@@ -260,7 +260,7 @@ def test_what_is_no_placement_is_refused():
 
 def test_without_training_there_is_nothing_to_shard():
     simulation = simulation_of(mode="bandit", partition="iid", wanted="sharded")
-    assert simulation.data_shares == 1 and simulation.padded(1) == 1
+    assert simulation.input_shards == 1 and simulation.padded(1) == 1
 
 
 @pytest.mark.slow

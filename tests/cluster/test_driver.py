@@ -19,7 +19,7 @@ from pausejax.cluster import pool as ray_pool
 from pausejax.cluster.pool import Loss, find_slots
 from pausejax.cluster.worker import Slot, Worker
 from pausejax.commands import main as cli
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory
 from pausejax.execution.batches import batches
 from pausejax.execution.local import LocalExecutor
@@ -177,7 +177,7 @@ def one_hand(monkeypatch, deaths):
 def hand_out(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=None, **limits):
     """Plays a study whose cluster is one `Hand`, which is returned; None: there was nothing to play."""
     hands = one_hand(monkeypatch, deaths)
-    executor = on_ray.RayExecutor(Sources(), **limits)
+    executor = on_ray.RayExecutor(DataCache(), **limits)
     with contextlib.closing(executor):
         outcome = play(plan, executor, FolderStore(Folder(out)), progress=progress, tracker=tracker)
     assert outcome.missing == 0
@@ -189,12 +189,12 @@ def hand_out(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker
 def test_a_search_is_that_of_one_process_whoever_dies(tmp_path, monkeypatch, deaths):
     document = {**BANDIT, "seeds": 2, "reward": {"privacy_weight": {"log_uniform": [1, 100]}}}
     study, asked = parse(document, searched=True), SearchOptions(trials=6, metrics=("mean_latency",))
-    alone = search(study, asked, LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "alone")))
+    alone = search(study, asked, LocalExecutor(DataCache()), FolderStore(Folder(tmp_path / "alone")))
     hands, made, make = one_hand(monkeypatch, deaths), [], GroupProgram.compile
     monkeypatch.setattr(
         GroupProgram, "compile", lambda self, threads: made.append(self) or make(self, threads)
     )
-    executor = on_ray.RayExecutor(Sources())
+    executor = on_ray.RayExecutor(DataCache())
     with contextlib.closing(executor):
         shared = search(study, asked, executor, FolderStore(Folder(tmp_path / "shared")))
     assert [trial.setting for trial in shared.trials] == [trial.setting for trial in alone.trials]
@@ -330,7 +330,7 @@ def test_workers_open_no_file_of_the_drivers(tmp_path, monkeypatch):
     np.savetxt(tmp_path / "trace.csv", 1 + np.random.default_rng(2).random((9, 6)), delimiter=",")
     network = {**TRAINING["network"], "latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
     plan, alone = make_plan(parse({**TRAINING, "network": network})), MemoryStore()
-    with contextlib.closing(LocalExecutor(Sources())) as executor:
+    with contextlib.closing(LocalExecutor(DataCache())) as executor:
         play(plan, executor, alone, progress=lambda _: None)
     begin, read = Worker.begin, []
 
@@ -343,7 +343,7 @@ def test_workers_open_no_file_of_the_drivers(tmp_path, monkeypatch):
     monkeypatch.setattr(Worker, "begin", begin_without_files)
     hand = hand_out(plan, tmp_path / "ray", monkeypatch, max_width=2)
     assert len(read[0]) == 2
-    assert set(hand.worker._executor.sources.held) == read[0], "a worker has read a file of its own"
+    assert set(hand.worker._executor.cache.held) == read[0], "a worker has read a file of its own"
     a, b = alone.result(plan), pausejax.open(tmp_path / "ray").load()
     for name in a.variables:
         if a[name].dtype.kind == "f":

@@ -8,7 +8,7 @@ import pytest
 from pausejax import data, kinds, parts
 from pausejax.clients.build import dataset_of
 from pausejax.data import cache, tfds
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.study.plan import make_plan
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
@@ -154,7 +154,7 @@ def steps(*, height: int = 1):
         "policy": [{"name": "random"}],
     }
     plan = make_plan(kinds.parse(document))
-    found = dataset_of(plan.study, plan.groups[0].static, Sources())
+    found = dataset_of(plan.study, plan.groups[0].static, DataCache())
     np.testing.assert_array_equal(found.train_inputs, np.full((6, 2), 3))
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 import pausejax
 from pausejax.analysis import finals
 from pausejax.commands import main as cli
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate, simulation
 from pausejax.kinds import charts, load, parse
 from pausejax.plotting.data import Axis
@@ -162,7 +162,7 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
         network = {"num_clients": num_clients}
         document = {"mode": "ensemble", "policy": [{"name": "exp3"}], "network": network, **changes}
         plan = make_plan(parse(document))
-        return simulation.rounds_of(plan.study, plan.groups[0], Sources())
+        return simulation.rounds_of(plan.study, plan.groups[0], DataCache())
 
     assert [rounds(40, eval_every=every) for every in (1, 3, 10, 25)] == [10, 9, 10, 25]
     assert rounds(398) == 1 and rounds(40, rounds=7) == 7

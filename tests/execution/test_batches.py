@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pausejax.execution.batches import batches, share, split, unfinished
+from pausejax.execution.batches import batches, of_shard, split, unfinished
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 
@@ -14,9 +14,9 @@ def plan(seeds, **axes):
     return make_plan(parse({"mode": "bandit", "rounds": 5, "seeds": seeds, "policy": policies, **axes}))
 
 
-def cut(plan, settled, most, **more):
+def cut(plan, in_result, most, **more):
     """With the same number of runs for every group."""
-    return batches(plan, settled, {group.key: most for group in plan.groups}, **more)
+    return batches(plan, in_result, {group.key: most for group in plan.groups}, **more)
 
 
 @pytest.mark.slow
@@ -25,22 +25,22 @@ def cut(plan, settled, most, **more):
     static=st.integers(1, 3),
     most=st.integers(1, 40),
     count=st.integers(1, 12),
-    settled=st.sets(st.integers(0, 200)),
+    in_result=st.sets(st.integers(0, 200)),
     finished=st.sets(st.integers(0, 200)),
     width=st.integers(1, 9),
 )
 @settings(deadline=None)
-def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, settled, finished, width):
+def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, in_result, finished, width):
     whole = plan(seeds, network={"num_clients": list(range(8, 8 + static))})
     named = lambda places: {whole.identities[p] for p in places if p < len(whole.runs)}  # noqa: E731
-    work = cut(whole, named(settled), most, min_batches=count)
-    left = set(whole.identities) - named(settled)
+    work = cut(whole, named(in_result), most, min_batches=count)
+    left = set(whole.identities) - named(in_result)
     assert len(work) >= min(count, len(left))
-    assert all(len(batch.runs) <= min(most, batch.max_width) for batch in work)
+    assert all(len(batch.runs) <= min(most, batch.largest_batch) for batch in work)
     played = [
         identity
         for number in range(1, count + 1)
-        for batch in unfinished(share(work, number, count), named(finished))
+        for batch in unfinished(of_shard(work, number, count), named(finished))
         for piece in split(batch, width)
         for identity in piece.identities
     ]
@@ -63,7 +63,7 @@ def test_batches_are_of_nearly_one_size_and_large_groups_are_cut_first():
     first, second = whole.groups
 
     def sizes(work):
-        return [((first, second).index(batch.group), len(batch.runs), batch.max_width) for batch in work]
+        return [((first, second).index(batch.group), len(batch.runs), batch.largest_batch) for batch in work]
 
     assert sizes(cut(whole, (), 40)) == [(0, 10, 10), (1, 10, 10)]
     assert sizes(cut(whole, (), 10)) == [(0, 10, 10), (1, 10, 10)]
@@ -85,4 +85,4 @@ def test_batches_are_of_nearly_one_size_and_large_groups_are_cut_first():
 
 
 def test_processes_take_batches_in_turn():
-    assert [share("abcdefgh", index, 3) for index in (1, 2, 3)] == [list("adg"), list("beh"), list("cf")]
+    assert [of_shard("abcdefgh", index, 3) for index in (1, 2, 3)] == [list("adg"), list("beh"), list("cf")]

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.batches import batches
 from pausejax.execution.estimate import group_costs, plan_table
 from pausejax.execution.local import LocalExecutor
@@ -27,18 +27,18 @@ def cells(table):
 @pytest.mark.parametrize("compiles", [False, True])
 def test_a_plan_says_what_each_program_costs_and_what_lies_on_a_device(compiles):
     plan, devices = make_plan(parse(STUDY)), jax.device_count()
-    executor = LocalExecutor(Sources())
+    executor = LocalExecutor(DataCache())
     costs = group_costs(plan, executor, compiles=compiles)
     work = batches(plan, (), {key: layout.runs for key, layout in executor.layouts(plan).items()})
     for group, cost in zip(plan.groups, costs, strict=True):
         assert cost.label == {"random": "random (random)", "fastest": "fastest (quick)"}[group.algorithm]
-        assert (cost.runs, cost.rounds, cost.width) == (80, 50, work[0].max_width)
+        assert (cost.runs, cost.rounds, cost.width) == (80, 50, work[0].largest_batch)
         assert cost.batches == sum(batch.group is group for batch in work)
         shared, each = (sum(part.values()) for part in cost.resident)
         shapes = devices * shared + 80 * each
         assert cost.memory > devices * shared if compiles else cost.memory == shapes
         assert cost.runs_that_fit == (executor.device_memory - shared) // each
-    first, table, last, told, resident = plan_table(plan, Sources(), compiles=compiles).renderables
+    first, table, last, told, resident = plan_table(plan, DataCache(), compiles=compiles).renderables
     assert first == "160 runs in 2 groups, one compilation each; axes: none; seeds: 80"
     names, runs, rounds, *_, memory, _, _ = cells(table)
     assert names == ("group", "random (random)", "fastest (quick)")

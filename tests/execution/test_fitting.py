@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import program as programs
 from pausejax.execution.program import Executable, GroupProgram
 from pausejax.kinds import parse
@@ -26,9 +26,9 @@ STUDY = {
 def made(monkeypatch):
     """A group whose programs are their widths: 100 bytes, and 10 a run."""
     plan = make_plan(parse(STUDY))
-    made = GroupProgram(plan.study, plan.groups[0], Sources(), device_memory=10**6)
+    made = GroupProgram(plan.study, plan.groups[0], DataCache(), device_memory=10**6)
     made.simulation = SimpleNamespace(
-        padded=lambda width: width + width % 2, layout=Layout(40), data_shares=1
+        padded=lambda width: width + width % 2, layout=Layout(40), input_shards=1
     )
     made.compiled_widths, made.too_large, made.failure = [], 10**9, "RESOURCE_EXHAUSTED: no room"
 

@@ -8,7 +8,7 @@ import pytest
 
 import pausejax
 from pausejax import measured
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import local_devices
 from pausejax.execution.local import LocalExecutor, layout_name
 from pausejax.kinds import parse
@@ -35,7 +35,7 @@ LEARNING = {
 
 def fixed(folder, document, **more):
     """The layouts that a process fixes or finds, and plays."""
-    plan, executor = make_plan(parse(document)), LocalExecutor(Sources(), **more)
+    plan, executor = make_plan(parse(document)), LocalExecutor(DataCache(), **more)
     fixed = executor.layouts(plan, FolderStore(Folder(folder)))
     assert list(fixed) == [group.key for group in plan.groups]
     played = [executor.program(plan.study, group).layout for group in plan.groups]

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory
 from pausejax.execution.batches import batches
 from pausejax.execution.estimate import group_costs
@@ -59,7 +59,7 @@ def sixty(tmp_path):
 class Held:
     """A group of which nothing can be sharded."""
 
-    data_shares = 1
+    input_shards = 1
 
     def __init__(self, resident):
         self._resident = resident
@@ -74,7 +74,7 @@ class Held:
 def executor_of(limit, file):
     plan = make_plan(parse(document(file)))
     assert len(plan.runs) == 4096
-    return plan, LocalExecutor(Sources(), device_memory=limit)
+    return plan, LocalExecutor(DataCache(), device_memory=limit)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_sixty_gigabytes_are_shared_out_where_a_device_has_room_for_half(sixty):
     half = IMAGES // 2 * SIDE * SIDE * 3 + 4 * IMAGES
     assert shared["training data (1/2 of the inputs)"] == half and cost.runs_that_fit > 1
     assert cost.memory == 2 * sum(shared.values()) + cost.width * sum(each.values())
-    assert executor.program(plan.study, plan.groups[0]).simulation.data_shares == 2
+    assert executor.program(plan.study, plan.groups[0]).simulation.input_shards == 2
 
 
 def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
@@ -162,8 +162,8 @@ def test_the_hosts_memory_is_what_a_container_has_of_it(monkeypatch, tmp_path, l
 )
 def test_data_are_on_every_device_unless_shares_alone_leave_room(wanted, limit, shares):
     whole, half = (Held(DeviceBytes({"data": data}, {"state": 10})) for data in (60, 30))
-    whole.sharded, half.data_shares = lambda: half, 2
-    assert memory.place_data(whole, limit, wanted).data_shares == shares
+    whole.sharded, half.input_shards = lambda: half, 2
+    assert memory.place_data(whole, limit, wanted).input_shards == shares
     memory.check_data_placement(wanted)
 
 
@@ -190,7 +190,7 @@ def test_shapes_say_what_the_state_of_a_run_comes_to(mode):
         mode, {"policy": [{"name": "pause"}], "rounds": 4}
     )
     plan = make_plan(parse({"mode": mode, "seeds": 3, **more}))
-    simulation = LocalExecutor(Sources()).program(plan.study, plan.groups[0]).simulation
+    simulation = LocalExecutor(DataCache()).program(plan.study, plan.groups[0]).simulation
     state = simulation.start(plan.groups[0].runs[:2])
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / 2
     each = simulation.device_bytes().per_run

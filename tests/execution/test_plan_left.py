@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from pausejax.commands import main as cli
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.estimate import group_costs
 from pausejax.execution.local import LocalExecutor
 from pausejax.kinds import load
@@ -30,7 +30,7 @@ class Study:
         return make_plan(load(self.spec, [f"seeds={seeds}"]))
 
     def costs(self, seeds):
-        executor = LocalExecutor(Sources())
+        executor = LocalExecutor(DataCache())
         return group_costs(
             self.plan(seeds), executor, compiles=False, store=FolderView(Folder(str(self.out)))
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import memory, rounds
 from pausejax.execution.batches import batches
 from pausejax.execution.local import LocalExecutor
@@ -48,7 +48,7 @@ def simulate(document, directory, progress=lambda _: None, tracker=None, **setti
     plan, seconds = make_plan(parse(document)), settings.pop("checkpoint_seconds", 300.0)
     store = FolderStore(Folder(directory), checkpoint_seconds=seconds)
     shard = settings.pop("shard", (1, 1))
-    executor = LocalExecutor(Sources(), **settings)
+    executor = LocalExecutor(DataCache(), **settings)
     return play(plan, executor, store, shard=shard, progress=progress, tracker=tracker)
 
 
@@ -203,7 +203,7 @@ def played(monkeypatch):
 
 def compiled(document, **settings):
     """The compiled program of a study's only group."""
-    plan, executor = make_plan(parse(document)), LocalExecutor(Sources(), **settings)
+    plan, executor = make_plan(parse(document)), LocalExecutor(DataCache(), **settings)
     work = batches(plan, (), {group.key: 256 for group in plan.groups})
     executor.prepare(plan.study, work)
     return executor.program(plan.study, work[0].group).executable()
@@ -211,7 +211,7 @@ def compiled(document, **settings):
 
 def needed(document, share=1.0):
     """Bytes that a share of the program of a study's only group takes."""
-    return int(memory.program_memory(compiled(document).call) * share)
+    return int(memory.program_memory(compiled(document).compiled) * share)
 
 
 def narrowed(caplog):
@@ -226,7 +226,7 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, played):
     (whole,) = played
     simulate(ANNEALED, tmp_path / "cut", device_memory=limit)
     narrow = compiled(ANNEALED, device_memory=limit)
-    assert 1 < narrow.width < whole and memory.program_memory(narrow.call) <= limit
+    assert 1 < narrow.width < whole and memory.program_memory(narrow.compiled) <= limit
     assert max(played[1:]) < whole
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "cut"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
@@ -547,5 +547,5 @@ def test_a_file_that_changes_while_a_study_starts_is_refused(tmp_path, later):
             return found
 
     with pytest.raises(SpecError, match=r"latencies\.csv: changed while the study was starting"):
-        play(plan, Slow(Sources()), FolderStore(Folder(out)), progress=lambda _: None)
+        play(plan, Slow(DataCache()), FolderStore(Folder(out)), progress=lambda _: None)
     assert not list(out.rglob("parts/*"))

@@ -28,7 +28,7 @@ def programs(monkeypatch, _light):
         compiled = make(self, *arguments)
         gc.collect()
         living = sum(one() is not None for one, _ in found)
-        found.append((weakref.ref(compiled.call), living + 1))
+        found.append((weakref.ref(compiled.compiled), living + 1))
         return compiled
 
     monkeypatch.setattr(GroupProgram, "_compile", noted)

@@ -40,7 +40,7 @@ class Counting:
     def arguments(self, runs):
         return (np.asarray(runs),)
 
-    def call(self, width, stopping):
+    def compiled_for(self, width, stopping):
         def call(rows, state, first, last):
             assert len(rows) == width == state.shape[0] and int(last) == self.rounds
             self.calls.append((int(first), rows.tolist()))

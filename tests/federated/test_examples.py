@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pausejax import data, parts
-from pausejax.federated.batches import held_out
+from pausejax.federated.batches import evaluation_data
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.server import evaluated_weights
 
@@ -43,7 +43,7 @@ def test_examples_learn(study, file, options, values):
     options = dict(options) | values
     loaded = data.load(layer.get("dataset", options.pop("dataset")), **values)
     given = study(loaded.first(300), layer, optimizer="adam", learning_rate=0.01, batch_size=10, **options)
-    test = held_out(loaded, 200)
+    test = evaluation_data(loaded, 200)
     share = jnp.asarray(given.partition.data_share)[None]
     judge = jax.jit(
         lambda weights, memory: evaluate(

@@ -11,7 +11,7 @@ from flax import linen, nnx
 from jax.flatten_util import ravel_pytree
 
 from pausejax import data, parts
-from pausejax.federated.batches import held_out
+from pausejax.federated.batches import evaluation_data
 from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import ClientStates, Memory, ServerState
 from pausejax.federated.modules import Weights
@@ -213,7 +213,7 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
     def loss_of(params, statistics, inputs, targets):
         return learning.task.loss(learning.model.apply(params, statistics, inputs)[0], targets).mean()
 
-    _, losses = evaluate(learning, held_out(blobs, 5), averaged)
+    _, losses = evaluate(learning, evaluation_data(blobs, 5), averaged)
     for run, loss in enumerate(losses):
         of_run = jax.tree.map(lambda leaf, r=run: leaf[r], averaged)
         np.testing.assert_allclose(loss, loss_of(*of_run, blobs.test_inputs, blobs.test_targets), rtol=1e-5)
@@ -297,7 +297,7 @@ def test_noise_can_make_no_variance_negative(study, blobs, registry):
     after, _ = given.step(weights, trained.total, memory.server)
     found = after.statistics["batch_stats"]["BatchNorm_0"]["var"]
     np.testing.assert_allclose(found, np.maximum(noised, 0), rtol=1e-6)
-    assert np.isfinite(evaluate(given.learning, held_out(blobs, 5), after)[1]).all()
+    assert np.isfinite(evaluate(given.learning, evaluation_data(blobs, 5), after)[1]).all()
 
 
 def test_dropout_draws_anew_in_every_step_for_every_client(study, blobs, registry):

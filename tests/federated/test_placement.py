@@ -57,7 +57,7 @@ def test_evaluation_does_not_depend_on_the_placement():
     log_sum = np.log(np.exp(logits - logits.max(axis=2, keepdims=True)).sum(axis=2)) + logits.max(axis=2)
     loss = (log_sum - logits[:, np.arange(360), source.test_targets]).mean(axis=1)
     for batch, lanes in ((360, 1), (500, 2), (7, 1), (100, 3)):
-        test = batches.held_out(source, batch)
+        test = batches.evaluation_data(source, batch)
         assert test.exists.shape[1] <= batch and np.asarray(test.exists).sum() == 360
         learning = Learning(model, classification(), (8, 8, 1), 1, LocalTraining(eval_lanes=lanes))
         run = jax.jit(lambda p, t, learning=learning: evaluate(learning, t, p))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.federated.precision import PRECISIONS, in_precision
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
@@ -119,7 +119,7 @@ def lowered(**training):
         "policy": [{"name": "fedavg"}],
     }
     plan = make_plan(parse(document))
-    return plan.study.kind.simulation(plan.study, plan.groups[0], Sources()).lower(1).as_text()
+    return plan.study.kind.simulation(plan.study, plan.groups[0], DataCache()).lower(1).as_text()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from pausejax import data, parts
 from pausejax.federated import tasks
-from pausejax.federated.batches import held_out
+from pausejax.federated.batches import evaluation_data
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.learning import Learning, LocalTraining
 from pausejax.federated.modules import Model, Weights
@@ -102,7 +102,7 @@ def test_evaluation_averages_over_samples_in_padded_batches_and_summarizes_last(
     scales = jnp.asarray([1.0, -2.0, jnp.nan])
     for batch in (4, 11, 50):
         run = jax.jit(lambda test, weights: evaluate(learning, test, weights))
-        metric, loss = run(held_out(made, batch), Weights(scales, {}))
+        metric, loss = run(evaluation_data(made, batch), Weights(scales, {}))
         for place, scale in enumerate((1.0, -2.0)):
             squares = (scale * inputs - targets) ** 2
             np.testing.assert_allclose(loss[place], squares.mean(), rtol=1e-5)

@@ -15,10 +15,10 @@ from pausejax.data import Dataset
 from pausejax.data import checked as data_of
 from pausejax.federated import models
 from pausejax.federated.batches import (
-    HeldOut,
+    EvaluationData,
     TrainingData,
+    evaluation_data,
     few,
-    held_out,
     num_steps,
     scale,
 )
@@ -308,7 +308,7 @@ def test_the_first_samples_of_a_test_set_are_cut_anew():
     rng = np.random.default_rng(2)
     images, labels = rng.integers(0, 256, (11, 3, 2, 1)), rng.integers(0, 4, 11)
     made = data_of(Dataset(images, labels, images, labels), "made", "made")
-    whole = held_out(made, 4)
+    whole = evaluation_data(made, 4)
     assert whole.inputs.shape == (3, 4, 6) and whole.targets.shape == whole.exists.shape == (3, 4)
     for test, count, shape in (
         (whole, 11, (3, 4)),
@@ -339,7 +339,7 @@ def test_evaluation_equals_numpy_and_ignores_padding(data):
     rng = np.random.default_rng(1)
     images, labels = rng.integers(0, 256, (11, 9)), rng.integers(0, 4, 11)
     padded = np.append(labels, -1).reshape(2, 6)
-    held_out = HeldOut(
+    held_out = EvaluationData(
         jnp.asarray(np.append(images, np.zeros((1, 9)), axis=0).reshape(2, 6, 9), jnp.uint8),
         jnp.asarray(np.maximum(padded, 0), jnp.int32),
         jnp.asarray(padded >= 0),

@@ -185,7 +185,7 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     assert cli.main(["run", "mine.toml", "--out", "out", "--set", "eval_every=4"]) == cli.OK
     shown = capsys.readouterr().out
     assert "the page with all charts: out/report.html" in shown
-    (record,) = analysis.made.records_in(pausejax.open("out"))
+    (record,) = analysis.made.provenance_of(pausejax.open("out"))
     assert record["command"] == "pausejax run mine.toml --out out --set eval_every=4"
     assert record["devices"] == "2 × cpu" and record["versions"] == labels.versions()
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -200,13 +200,16 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     # Runs that another command adds: both are named, and what was there keeps its own.
     more = ["run", "mine.toml", "--out", "out", "--set", "eval_every=4", "--set", "seeds=[7, 9, 11]"]
     assert cli.main([*more, "--no-report", "--quiet"]) == cli.OK
-    assert len(analysis.made.records_in(pausejax.open("out"))) == 2
+    assert len(analysis.made.provenance_of(pausejax.open("out"))) == 2
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == ["results.zarr"]
 
 
 def test_a_password_in_a_url_is_kept_by_nobody():
     typed = "pausejax run a.toml --out s3://key:secret@host/b --set x='ftp://me@host'"
-    assert labels.record(typed)["command"] == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
+    assert (
+        labels.provenance(typed)["command"]
+        == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
+    )
 
 
 @pytest.mark.slow

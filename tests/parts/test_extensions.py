@@ -304,14 +304,14 @@ def test_a_plan_travels_with_its_files(tmp_path):
         (tmp_path / name).unlink()
     code = """
     import pickle, sys, glob, tempfile
-    from pausejax.data.host import Sources
+    from pausejax.data.host import DataCache
     from pausejax.execution.local import LocalExecutor
     from pausejax.execution.play import play_in_memory
     data = open(sys.argv[1], "rb").read()
     plan, again = pickle.loads(data), pickle.loads(data)
     functions = [p.study.parts.get("policy", "first_ones").function for p in (plan, again)]
     assert functions[0] is functions[1]
-    print(*plan.identities, *play_in_memory(plan, LocalExecutor(Sources())).selected.values[0, 0])
+    print(*plan.identities, *play_in_memory(plan, LocalExecutor(DataCache())).selected.values[0, 0])
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(pickled)],

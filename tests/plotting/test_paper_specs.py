@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pausejax import kinds as spec
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
 from pausejax.study.plan import make_plan
@@ -25,7 +25,7 @@ def test_leakage_is_the_same_where_next_to_nothing_is_learned():
         document["data"]["dataset"] = "digits"
         document["training"] |= training
         document["policy"] = [p for p in document["policy"] if p["name"] in ("pause", "clustered_size")]
-        return play_in_memory(make_plan(spec.parse(document)), LocalExecutor(Sources()))
+        return play_in_memory(make_plan(spec.parse(document)), LocalExecutor(DataCache()))
 
     learned, cheap = simulate("fig4", model="mlp"), simulate("fig5")
     assert (learned["test_accuracy"].values != cheap["test_accuracy"].values).all()

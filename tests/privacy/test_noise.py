@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.kinds import parse
 from pausejax.privacy import NOISE_GENERATORS, laplace, privatize
 from pausejax.privacy.noise import _from_bits, hashed_bits
@@ -144,7 +144,7 @@ def test_a_spec_says_what_draws_its_noise():
     plan = make_plan(
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": list(NOISE_GENERATORS)}})
     )
-    made = [plan.study.kind.simulation(plan.study, group, Sources()).config for group in plan.groups]
+    made = [plan.study.kind.simulation(plan.study, group, DataCache()).config for group in plan.groups]
     assert [dict(config.mechanism.statics)["noise_generator"] for config in made] == list(NOISE_GENERATORS)
     with pytest.raises(ValueError, match="noise_generator"):
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": "philox"}})

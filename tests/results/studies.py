@@ -46,7 +46,7 @@ def finish(folder, plan, size=3):
     for first in range(0, len(left), size):
         places = left[first : first + size]
         study_folder.write_part(folder, [identities[place] for place in places], arrays_of(plan, places))
-    return study_folder.finish(folder, plan), len(left)
+    return study_folder.build_if_complete(folder, plan), len(left)
 
 
 def expected(plan):

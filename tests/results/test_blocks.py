@@ -16,7 +16,7 @@ TABLE = {
     "diverged_round": Variable((), "int32", 0, "1", "when"),
 }
 
-RECORDED = blocks.Recorded(frozenset(), TABLE, SimpleNamespace(complete=lambda table, arrays: arrays))
+EXPECTED = blocks.ExpectedRuns(frozenset(), TABLE, SimpleNamespace(complete=lambda table, arrays: arrays))
 
 
 def test_runs_find_their_places_and_leave_fill_values_behind_them():
@@ -42,7 +42,7 @@ def test_a_store_is_read_block_by_block_and_a_damaged_one_is_named(tmp_path):
     folder = Folder(tmp_path)
     parts = [runs.isel(run=rows) for rows in (slice(0, 2), slice(2, 4), slice(4, 5))]
     blocks.write_store(folder, "store", parts, 2)
-    found = list(blocks.examine(folder, "store", RECORDED))
+    found = list(blocks.examine(folder, "store", EXPECTED))
     assert [source.identities for source in found] == [("run0", "run1"), ("run2", "run3"), ("run4",)]
     assert [source.shapes for source in found] == [{"elapsed": (n, 2)} for n in (2, 2, 1)]
     np.testing.assert_array_equal(np.concatenate([source.load()["elapsed"] for source in found]), values)
@@ -50,8 +50,8 @@ def test_a_store_is_read_block_by_block_and_a_damaged_one_is_named(tmp_path):
     assert chunks == (2, 2)
     (tmp_path / "store/elapsed/c/1/0").write_bytes(b"damaged")
     (tmp_path / "store/elapsed/c/2/0").unlink()
-    first, *broken = blocks.examine(folder, "store", RECORDED)
+    first, *broken = blocks.examine(folder, "store", EXPECTED)
     assert first.identities == ("run0", "run1")
     assert broken == ["store, runs 3 to 4", "store, runs 5 to 5"]
     (tmp_path / "store/identity/c/0").write_bytes(b"damaged")
-    assert list(blocks.examine(folder, "store", RECORDED)) == ["store"]
+    assert list(blocks.examine(folder, "store", EXPECTED)) == ["store"]

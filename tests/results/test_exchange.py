@@ -139,7 +139,7 @@ def killed_in_mid_exchange(folder, monkeypatch):
 def test_a_result_is_there_after_a_kill_between_two_renames(folder, monkeypatch):
     killed_in_mid_exchange(folder, monkeypatch)
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(SMALL))
-    assert study_folder.examine(folder, LARGE).settled == set(SMALL.identities)
+    assert study_folder.examine(folder, LARGE).in_result == set(SMALL.identities)
     assert finish(folder, LARGE) == (0, 0)
     xr.testing.assert_identical(pausejax.open(folder.location).load(), expected(LARGE))
     assert not folder.exists(".results.zarr.replaced")

@@ -59,7 +59,7 @@ def finished(folder, plan):
     known = plan.study.outputs.variables
     arrays = labels.blank(known, known, len(plan.runs), {"round": 2, "slot": 1, "client": 3})
     study_folder.write_part(folder, plan.identities, arrays)
-    assert study_folder.finish(folder, plan) == 0
+    assert study_folder.build_if_complete(folder, plan) == 0
     return labels.merge(plan, [(range(len(plan.runs)), arrays)])
 
 

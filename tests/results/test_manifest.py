@@ -152,19 +152,19 @@ def test_files_of_others_stay(tmp_path):
 def test_a_folder_that_is_cleared_in_mid_run_is_no_success(tmp_path, capsys, monkeypatch):
     from pausejax.results import study_folder
 
-    finish = study_folder.finish
+    finish = study_folder.build_if_complete
 
     def cleared(folder, plan):
         for name in folder.names("parts"):
             folder.remove(f"parts/{name}")
         return finish(folder, plan)
 
-    monkeypatch.setattr(study_folder, "finish", cleared)
+    monkeypatch.setattr(study_folder, "build_if_complete", cleared)
     (tmp_path / "spec.toml").write_text(SPEC)
     run = ["run", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--quiet", "--no-report"]
     assert cli.main(run) == cli.FAILED
     assert "2 finished runs are missing" in capsys.readouterr().err
-    monkeypatch.setattr(study_folder, "finish", finish)
+    monkeypatch.setattr(study_folder, "build_if_complete", finish)
     assert cli.main(run) == cli.OK
 
 
@@ -186,5 +186,5 @@ def test_a_wider_study_of_the_folder_keeps_what_it_has_finished(tmp_path):
     study_folder.write_part(
         folder, wide.identities[2:3], {name: array[2:3] for name, array in arrays.items()}
     )
-    assert study_folder.finish(folder, narrow) == 0
+    assert study_folder.build_if_complete(folder, narrow) == 0
     assert study_folder.examine(folder, wide).identities == set(wide.identities[:3])

@@ -57,7 +57,7 @@ def test_checkpoints_and_half_written_parts_of_whoever_plays_stay(tmp_path):
         assert all(folder.exists(name) for name in names)
     check(tmp_path, NARROW)
     # Now they are a dead process's.
-    assert study_folder.finish(folder, NARROW) == 0
+    assert study_folder.build_if_complete(folder, NARROW) == 0
     assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
 
 
@@ -71,7 +71,7 @@ def test_a_part_that_is_written_while_another_study_ends_is_there(tmp_path, monk
 
     def ending(descriptor):
         monkeypatch.setattr(os, "fsync", real)
-        done.append(study_folder.finish(folder, NARROW))
+        done.append(study_folder.build_if_complete(folder, NARROW))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", ending)
@@ -126,7 +126,7 @@ def test_a_narrow_study_that_ends_last_keeps_what_a_wide_one_has_finished(tmp_pa
     study_folder.prepare(folder, NARROW)
     finish(folder, WIDE)
     write_all(folder, NARROW)
-    assert study_folder.finish(folder, NARROW) == 0
+    assert study_folder.build_if_complete(folder, NARROW) == 0
     check(tmp_path, WIDE)
     assert not folder.names("parts")
 
@@ -138,7 +138,7 @@ def test_a_study_beside_another_one_in_a_folder_does_not_pass_its_result_off_as_
     finish(folder, other)
     write_all(folder, one)
     with pytest.raises(OSError, match="meanwhile another study has written its result here"):
-        study_folder.finish(folder, one)
+        study_folder.build_if_complete(folder, one)
     check(tmp_path, other)
     both = make(seeds=[0, 1, 2])
     assert finish(folder, both) == (0, 0)
@@ -196,10 +196,10 @@ def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked
         real(*arguments)
         begun.append(arguments)
         if len(begun) == 2:
-            assert study_folder.finish(unlocked, WIDE) == 0
+            assert study_folder.build_if_complete(unlocked, WIDE) == 0
 
     monkeypatch.setattr(blocks, "put", put)
-    assert study_folder.finish(unlocked, WIDE) == 0
+    assert study_folder.build_if_complete(unlocked, WIDE) == 0
     xr.testing.assert_identical(pausejax.open(unlocked.location).load(), expected(WIDE))
     assert study_folder.examine(unlocked, WIDE).current and len(begun) > 3
     assert unlocked.names("parts") == []
@@ -218,10 +218,10 @@ def test_two_that_exchange_a_result_without_locks_leave_a_whole_one(unlocked, mo
         real(self, *arguments)
         moves.append(arguments)
         if len(moves) == step:
-            assert study_folder.finish(Folder(unlocked.location), WIDE) == 0
+            assert study_folder.build_if_complete(Folder(unlocked.location), WIDE) == 0
 
     monkeypatch.setattr(Folder, "move", move)
-    assert study_folder.finish(unlocked, WIDE) == 0
+    assert study_folder.build_if_complete(unlocked, WIDE) == 0
     xr.testing.assert_identical(pausejax.open(unlocked.location).load(), expected(WIDE))
 
 
@@ -273,7 +273,7 @@ def test_a_narrow_study_does_not_replace_a_damaged_wide_result(tmp_path, monkeyp
     finish(folder, WIDE)
     (tmp_path / "results.zarr/reward/c/2/0").unlink()
     write_all(folder, NARROW)
-    assert study_folder.finish(folder, NARROW) == 0
+    assert study_folder.build_if_complete(folder, NARROW) == 0
     sound = set(WIDE.identities[:6])
     assert study_folder.examine(folder, WIDE).identities == sound | set(NARROW.identities)
     assert finish(folder, WIDE)[0] == 0

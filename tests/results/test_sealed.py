@@ -74,19 +74,19 @@ def test_an_altered_layout_is_fixed_anew(tmp_path):
     folder = Folder(tmp_path)
     first, second = {"cpu": Layout(64, lanes=4)}, {"cpu": Layout(64, lanes=2)}
     table = layouts.Layouts(folder)
-    assert table.fix(first) == table.fix(second) == first
+    assert table.setdefault(first) == table.setdefault(second) == first
     table.keep_fitted_width("cpu, 64", 9)
     table.keep_fitted_width("cpu, 64", 12)
     assert table.by_name() == first and table.fitted_widths() == {"cpu, 64": 9}
     text = (tmp_path / "layout.json").read_text()
     (tmp_path / "layout.json").write_text(text.replace("4", "8", 1))
     assert table.by_name() == table.fitted_widths() == {}
-    assert table.fix(second) == table.by_name() == second
+    assert table.setdefault(second) == table.by_name() == second
 
 
 def test_how_runs_were_made_is_in_their_part_and_goes_with_it_into_the_result(tmp_path):
     import pausejax
-    from pausejax.analysis.made import records_in
+    from pausejax.analysis.made import provenance_of
 
     folder, plan = Folder(tmp_path), make(seeds=2)
     records = [
@@ -97,7 +97,7 @@ def test_how_runs_were_made_is_in_their_part_and_goes_with_it_into_the_result(tm
         identities = [plan.identities[place] for place in places]
         study_folder.write_part(folder, identities, arrays_of(plan, places), record)
     assert all(name.endswith(".npz") for name in folder.names("parts"))
-    study_folder.finish(folder, plan)
-    assert records_in(pausejax.open(tmp_path)) == records
+    study_folder.build_if_complete(folder, plan)
+    assert provenance_of(pausejax.open(tmp_path)) == records
     finish(folder, make(seeds=3))
-    assert records_in(pausejax.open(tmp_path)) == records
+    assert provenance_of(pausejax.open(tmp_path)) == records

@@ -37,7 +37,7 @@ def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
     study_folder.prepare(folder, plan)
     identities = plan.identities
     study_folder.write_part(folder, identities[:3], arrays_of(plan, range(3)))
-    assert study_folder.finish(folder, plan) == 5
+    assert study_folder.build_if_complete(folder, plan) == 5
     with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 batches of runs are done\)"):
         pausejax.open(tmp_path)
     assert finish(folder, plan) == (0, 5)
@@ -211,9 +211,9 @@ def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(xr.Dataset, "to_zarr", full)
         with pytest.raises(OSError, match="No space left"):
-            study_folder.finish(folder, plan)
+            study_folder.build_if_complete(folder, plan)
     assert sorted(os.listdir(tmp_path)) == [".lock", ".playing", "labels.npz", "parts", "spec.toml"]
-    assert study_folder.finish(folder, plan) == 0
+    assert study_folder.build_if_complete(folder, plan) == 0
     check(tmp_path, plan)
 
 
@@ -255,7 +255,7 @@ def test_a_part_that_a_disk_cannot_read_for_a_moment_is_not_removed(tmp_path, mo
         return read(self, name)
 
     monkeypatch.setattr(Folder, "read", failing)
-    assert study_folder.finish(folder, plan) == 0
+    assert study_folder.build_if_complete(folder, plan) == 0
     check(tmp_path, plan)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [others.rpartition("/")[2]]
 

@@ -58,7 +58,7 @@ def test_any_finished_runs_are_those_of_the_final_result(folder):
         put(folder, LARGE, rows)
         there += rows
         assert check(pausejax.open(folder.location, partial=True), LARGE) == sorted(there)
-    study_folder.finish(folder, LARGE)
+    study_folder.build_if_complete(folder, LARGE)
     final = pausejax.open(folder.location, partial=True)
     assert "partial" not in final.attrs
     xr.testing.assert_identical(final.load(), expected(LARGE))
@@ -66,7 +66,7 @@ def test_any_finished_runs_are_those_of_the_final_result(folder):
 
 def test_a_result_that_is_extended_counts_with_the_new_parts(folder):
     finish(folder, SMALL)
-    assert study_folder.prepare(folder, LARGE).settled == set(SMALL.identities)
+    assert study_folder.prepare(folder, LARGE).in_result == set(SMALL.identities)
     first = check(pausejax.open(folder.location, partial=True), LARGE)
     assert {LARGE.identities[row] for row in first} == set(SMALL.identities)
     new = [row for row in range(len(LARGE.runs)) if row not in first][:3]
@@ -171,7 +171,7 @@ def test_a_part_that_is_moved_into_the_result_meanwhile_is_found_there(folder, m
         found = real(*arguments)
         calls.append(found)
         if len(calls) == 1:
-            assert study_folder.finish(folder, SMALL) == 0
+            assert study_folder.build_if_complete(folder, SMALL) == 0
         return found
 
     monkeypatch.setattr(contents, "read", slow)

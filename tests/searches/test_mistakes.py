@@ -7,7 +7,7 @@ import pytest
 import pausejax
 from pausejax import kinds
 from pausejax.commands.main import main
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution.local import LocalExecutor
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
@@ -104,7 +104,10 @@ def test_mistakes_are_said_in_one_line_before_anything_is_played(change, options
     study = kinds.parse({**BANDIT, **change}, searched=True)
     with pytest.raises(SpecError) as caught:
         search(
-            study, REGRET._replace(**options), LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "out"))
+            study,
+            REGRET._replace(**options),
+            LocalExecutor(DataCache()),
+            FolderStore(Folder(tmp_path / "out")),
         )
     assert len(caught.value.problems) == 1
     assert said in str(caught.value)
@@ -114,14 +117,14 @@ def test_mistakes_are_said_in_one_line_before_anything_is_played(change, options
 def test_every_mistake_of_the_options_has_a_line(tmp_path):
     asked = REGRET._replace(trials=0, sampler="tpee", at_latency=0.0)
     with pytest.raises(SpecError) as caught:
-        search(kinds.parse(BANDIT, searched=True), asked, LocalExecutor(Sources()), MemoryStore())
+        search(kinds.parse(BANDIT, searched=True), asked, LocalExecutor(DataCache()), MemoryStore())
     assert [line.split()[0] for line in caught.value.problems] == ["--trials", "--at-latency", "--sampler"]
 
 
 def test_ensembles_are_refused_before_the_folder_is_taken(tmp_path):
     study = kinds.parse(ENSEMBLE, searched=True)
     with pytest.raises(SpecError, match="a search needs a study of client selection"):
-        search(study, SearchOptions(), LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "out")))
+        search(study, SearchOptions(), LocalExecutor(DataCache()), FolderStore(Folder(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 

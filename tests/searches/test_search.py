@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from pausejax import kinds
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.execution import rounds
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
@@ -47,7 +47,7 @@ BALANCE = REGRET._replace(metrics=("participation_imbalance",))
 
 def play(document, options, folder=None, on_step=None, **limits):
     study, store = kinds.parse(document, searched=True), FolderStore(folder) if folder else MemoryStore()
-    executor = LocalExecutor(Sources(), max_width=options.max_width, **limits)
+    executor = LocalExecutor(DataCache(), max_width=options.max_width, **limits)
     with contextlib.closing(executor):
         return search(study, options, executor, store, progress=lambda _: on_step and on_step())
 
@@ -62,7 +62,7 @@ def regret():
 def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(at_latency):
     """Whoever its neighbours were, and whichever round they were in."""
     played = play(BANDIT, BALANCE._replace(at_latency=at_latency))
-    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
+    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(DataCache()))
     if at_latency:
         assert len({trial.rounds for trial in played.trials}) > 1, "all came to the time at once"
     for name, variable in plain.data_vars.items():
@@ -72,7 +72,7 @@ def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(at_latency):
 @pytest.mark.slow
 def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
     played = play(TRAINING, SearchOptions(trials=12, max_width=8))
-    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
+    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(DataCache()))
     assert {run.policy for run in played.plan.runs} == {"pause", "sa_pause"}
     np.testing.assert_array_equal(played.result["selected"], plain["selected"])
     np.testing.assert_allclose(played.result["train_loss"], plain["train_loss"], rtol=1e-4)

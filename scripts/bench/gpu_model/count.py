@@ -64,7 +64,7 @@ class Counting:
         self._peak = target.peak[precision] * REACHED[precision]
         self.kernels: list[Kernel] = []
         self.unknown: Counter[str] = Counter()
-        """Sources of loops and conditionals that no pattern fits; they count once."""
+        """DataCache of loops and conditionals that no pattern fits; they count once."""
 
     def count(self, thunks: list[Thunk]) -> Counts:
         """Returns the counts of the whole program."""

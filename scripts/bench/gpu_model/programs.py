@@ -14,13 +14,13 @@ from gpu_model import cases, thunks
 from gpu_model.count import Counting, Counts, Kernel
 from gpu_model.hlo import Module
 from gpu_model.targets import REACHED, TARGETS
-from pausejax.data.host import Sources
+from pausejax.data.host import DataCache
 from pausejax.devices import compiler_options
 from pausejax.federated.batches import num_steps
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 
-SOURCES = Sources()
+SOURCES = DataCache()
 _VALID_SHARE = 2 / 3
 """Assumed share of valid proposals of the annealer; `_walk` draws again after an invalid proposal."""
 
@@ -136,7 +136,7 @@ def trips_of(simulation: Any) -> dict[str, float]:
         r"evaluation/cond$": 1 / config.eval_every,
     }
     if config.learning:
-        taken = np.asarray(num_steps(config.learning.training, simulation.world.data.size))
+        taken = np.asarray(num_steps(config.learning.training, simulation.first_world.data.size))
         # The client with the most steps decides, and most cohorts have one with many steps.
         found = {
             r"local_steps": float(taken.max()),
@@ -159,7 +159,7 @@ def least_bytes(simulation: Any, runs: int) -> float:
         return 2 * size(state)
     clients = size(state.memory.clients)
     share = config.clients_per_round / config.num_clients
-    world, training = simulation.world, config.learning.training
+    world, training = simulation.first_world, config.learning.training
     steps = float(np.mean(np.asarray(num_steps(training, world.data.size))))
     sample = world.data.inputs.nbytes / len(world.data.inputs)
     samples = runs * config.clients_per_round * steps * training.batch_size * sample
