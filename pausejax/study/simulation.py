@@ -113,7 +113,7 @@ class Simulation(Protocol):
 
         Args:
           first_round: the first round of the call that made the record.
-          positions: the index in the batch of the run of each row, int [n].
+          positions: int [n], for each row the index of its run in the batch.
           record: the record of the call, on the devices.
 
         Raises:
