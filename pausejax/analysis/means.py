@@ -81,7 +81,7 @@ def paired_difference(
     """Computes the mean of policy a's metric minus policy b's, over pairs of runs on the same network.
 
     Runs are paired by seed and by every axis of which both policies have several values. If only one policy
-    has several values of an axis, each of these values gets a difference of its own.
+    has several values of an axis, there is a separate difference for each of these values.
 
     Args:
       result: a result, or its `finals`.

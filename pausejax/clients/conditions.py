@@ -129,8 +129,10 @@ def draw_network(
 
 
 def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
-    """Returns the network of one run, in which the clients `workers`, int32 [max_at_work], are not
-    available."""
+    """Marks the clients `workers`, int32 [max_at_work], as not available in the network of one run.
+
+    Entries of `workers` that are -1 are padding.
+    """
     idle = jnp.ones(network.latency.shape, bool)
     idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
     return network._replace(available=idle if network.available is None else idle & network.available)
@@ -204,7 +206,8 @@ def close_round(
     rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
     if not config.trusts_server:
-        # A late client stops when the round closes, or works on until it has released its update.
+        # With late = "stopped" a late client stops when the round closes. With "released" it works on until
+        # it has released its update.
         finishes_work = (work.remaining <= duration) & done
         if config.late == "released":
             finishes_work = there & done

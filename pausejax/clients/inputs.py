@@ -30,7 +30,7 @@ RELEASE_LIMIT = "release_limit"
 class StaticConfig:
     """Static values that the runs of a group share.
 
-    A `StaticConfig` is a static argument of `loop.advance`, so JAX compiles a program for each of them.
+    A `StaticConfig` is a static argument of `loop.advance`, so JAX compiles a program for each distinct one.
     """
 
     policy: Bound

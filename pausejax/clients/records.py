@@ -110,8 +110,8 @@ def finish(
       metric: the name of the variable for the test metric.
 
     Returns:
-      Two values: the arrays by variable; and the largest number of releases of any client up to each round,
-      int [n, rounds], −1 after the end of a run. The second value is no variable of the result.
+      The arrays by variable, and a second value that is no variable of the result: the largest number of
+      releases of any client up to each round, int [n, rounds]. It is −1 after the end of a run.
     """
     table = study.outputs.variables
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]

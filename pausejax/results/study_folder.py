@@ -138,9 +138,8 @@ def examine(folder: Folder, plan: Plan) -> Contents:
 def build_if_complete(folder: Folder, plan: Plan) -> int:
     """Builds the result if every run is finished, and then removes the parts. Else it builds nothing.
 
-    Only one block of the new result, and a few of the parts and blocks that it is made of, are in memory at a
-    time. If another process has meanwhile written a result with all runs of the plan and others, that
-    result is kept.
+    Only one block of the new result, and a few of the old parts and blocks, are in memory at a time. If
+    another process has meanwhile written a result with all runs of the plan and others, that result is kept.
 
     Returns:
       The number of missing runs; 0 if the result is complete.
@@ -185,7 +184,7 @@ def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, froze
             if known - in_result and found.whole:
                 raise OSError(
                     f"{folder}: meanwhile another study has written its result here. The runs of this "
-                    f"study are kept in {PARTS}. A spec with the runs of both studies uses them"
+                    f"study are kept in {PARTS}. To use them, run a spec with the runs of both studies"
                 )
             return found, in_result
         if not attempts:
