@@ -96,7 +96,7 @@ def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def put_shards(rows: Any, mesh: Mesh) -> jax.Array:
-    """Puts equal shards of consecutive rows, [N, ...], on the devices; zeros fill up the last shard."""
+    """Cuts rows, [N, ...], into one shard for each device, and puts it there. Zeros pad short shards."""
     length = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:

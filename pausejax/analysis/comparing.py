@@ -16,7 +16,7 @@ class Incomparable(ValueError):
     """Error that the values of a metric can't be compared among some runs."""
 
     reason = "sums over unequally many rounds"
-    """Why the values can't be compared, without the values themselves."""
+    """Why the values can't be compared. The text names no value."""
 
 
 class UnlikeMeaning(Incomparable):
@@ -29,8 +29,8 @@ class UnlikeMeaning(Incomparable):
         self.problem = f"{metric}: {self.reason}, here {shown}"
         one, each = f"select(result, {parameter}={values[0]!r})", ""
         if ask:
-            one, each = f"where={{{parameter!r}: {values[0]!r}}}", f", or each value, {ask}={parameter!r}"
-        super().__init__(f"{self.problem}. Compare runs with one value, {one}{each}")
+            one, each = f"where={{{parameter!r}: {values[0]!r}}}", f", or for each value: {ask}={parameter!r}"
+        super().__init__(f"{self.problem}. Compare only runs with one value: {one}{each}")
 
 
 def refuse_unlike(

@@ -34,6 +34,6 @@ def with_provenance(result: xr.Dataset, processes: Sequence[Provenance]) -> xr.D
 
 
 def provenance_of(result: xr.Dataset) -> list[Provenance]:
-    """Returns the different provenances in a result's attributes; results of older releases have none."""
+    """Returns the distinct entries of a result's attribute `made`; [] for results of older releases."""
     found: list[Any] = schema.read(result, ATTRIBUTE)
     return [cast(Provenance, one) for one in found]

@@ -25,7 +25,7 @@ from pausejax.analysis.settings import (
 )
 
 _SETTING = "setting of the difference"
-"""Name of a temporary coordinate; no parameter has it."""
+"""Name of a temporary coordinate. No parameter has this name."""
 Side = str | Mapping[str, Any]
 """One side of a difference: the label of a policy, or a table that fixes policy and axes."""
 
@@ -80,8 +80,8 @@ def paired_difference(
 ) -> xr.Dataset:
     """Computes the mean of policy a's metric minus policy b's, over pairs of runs on the same network.
 
-    Runs are paired by seed and by every axis of which both policies have several values. Each value of an
-    axis of which only one policy has several values makes a separate setting.
+    Runs are paired by seed and by every axis of which both policies have several values. If only one policy
+    has several values of an axis, there is a separate difference for each of these values.
 
     Args:
       result: a result, or its `finals`.
@@ -97,8 +97,9 @@ def paired_difference(
       policy_b name the two sides. Its attribute `unpaired` counts the runs of both sides that are in no pair.
 
     Raises:
-      ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the metric has another
-        meaning for the two sides, such as regrets under different rewards. An array is not checked for this.
+      ValueError: a policy, metric or axis is unknown, or no two runs make a pair.
+      Incomparable: (a ValueError) `metric` is a name, and its values can't be compared: regrets under
+        different rewards, or sums over unequally many rounds.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -167,9 +168,9 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
 
 
 def _without_constants(one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns the rows of two sides without the axes by which their runs are not paired.
+    """Returns the rows of two sides without the columns of axes by which their runs are not paired.
 
-    An axis is removed from a side in which it has a single value, unless both sides have the same one.
+    A side loses an axis of which it has a single value, unless the other side has this value alone.
     """
     for name in one.columns.intersection(other.columns).difference(["seed", "place"]):
         values, others = set(one[name]), set(other[name])

@@ -149,8 +149,10 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum of each run's values so far, [runs, n]; NaN before the first and after the last
-    value."""
+    """Returns the cumulative sums of each run's values, [runs, n].
+
+    The sums are NaN before the first value of a run and after the last one.
+    """
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     begun = np.logical_or.accumulate(present, axis=1)

@@ -47,7 +47,7 @@ class Overlap(NamedTuple):
     finished: jax.Array
     """int32 [R, n], the indices of the slots of `RoundClose.members`."""
     staying: jax.Array
-    """int32 [R, max_at_work], the indices of slots whose clients are still at work; other indices pad."""
+    """int32 [R, max_at_work], first the indices of slots whose clients are still at work, then padding."""
     slots: Slots
     """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
@@ -66,8 +66,8 @@ class RoundClose(NamedTuple):
     to_train: Cohort
     """[R, n], members of the cohort whose local training this round computes; -1 for other members.
 
-    If rounds overlap, the update of such a member may be delivered in a later round. A member whose update
-    never reaches the server is not trained.
+    If rounds overlap, every member that does not fail is trained, and may deliver its update in a later
+    round. Else only members whose update is aggregated are trained.
     """
     aggregated: Cohort
     """[R, s], clients whose update is aggregated; -1 for other clients. Weights sum to 1, or to 0 if no
@@ -129,8 +129,10 @@ def draw_network(
 
 
 def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
-    """Returns the network of one run, in which the clients `workers`, int32 [max_at_work], are not
-    available."""
+    """Marks the clients `workers`, int32 [max_at_work], as not available in the network of one run.
+
+    Entries of `workers` that are -1 are padding.
+    """
     idle = jnp.ones(network.latency.shape, bool)
     idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
     return network._replace(available=idle if network.available is None else idle & network.available)
@@ -149,8 +151,8 @@ def close_round(
     Failed and late clients are removed from the cohort, and the other weights are rescaled, (2).
 
     A client that releases its update spends privacy and counts as a participant. If the server is trusted,
-    these are the clients whose update is aggregated. Else `late` and `failure_stage` decide which clients
-    release their update in this round:
+    a client releases its update if and only if the update is aggregated. Else `late` and `failure_stage`
+    decide which clients release their update in this round:
 
         client                             releases its update
         its update is aggregated           always
@@ -179,7 +181,7 @@ def close_round(
             )
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), unfinished.slots, work)
     there = work.client >= 0
-    # The ending is told the time from the start of this round, also for clients of earlier rounds.
+    # `Ending.close` gets times from the start of this round, also for clients of earlier rounds.
     made = config.build_ending(hyper, files).close(
         Work(work.client, latency=work.remaining, fails=work.fails, age=work.age)
     )
@@ -204,7 +206,8 @@ def close_round(
     rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
     if not config.trusts_server:
-        # A late client stops when the round closes, or works on until it has released its update.
+        # With late = "stopped" a late client stops when the round closes. With "released" it works on until
+        # it has released its update.
         finishes_work = (work.remaining <= duration) & done
         if config.late == "released":
             finishes_work = there & done

@@ -29,8 +29,8 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 def cohort_shapes(config: StaticConfig, hyper: Hyper, files: Files) -> tuple[jax.Array, jax.Array]:
     """Returns a cohort, and an array that is empty unless its clients' updates are stored separately.
 
-    Only the shapes of both are used. With `jit`, JAX keeps the trace for all equal groups. So a study that
-    is simulated again is not traced again.
+    Callers use only the shapes of these two arrays. `jit` makes JAX cache the trace of each `StaticConfig`.
+    So a second simulation of a study does not trace this function again.
     """
     clients, key, learning = jnp.ones(config.num_clients), jax.random.key(0), config.learning
     values = {name: of_runs[0] for name, of_runs in hyper.items()}

@@ -30,7 +30,7 @@ RELEASE_LIMIT = "release_limit"
 class StaticConfig:
     """Static values that the runs of a group share.
 
-    They are the static argument of `loop.advance`, so JAX compiles a program for each `StaticConfig`.
+    A `StaticConfig` is a static argument of `loop.advance`, so JAX compiles a program for each distinct one.
     """
 
     policy: Bound
@@ -116,19 +116,19 @@ class World(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Clients at work, one in each slot, [s].
-
-    Times count from the start of a round: the round that is played or, in a `State`, the next round.
-    """
+    """Clients at work, one in each slot, [s]."""
 
     client: jax.Array
     """int32, client in the slot; -1 for an empty slot."""
     remaining: jax.Array
-    """float32, time from the start of the round to the client's delivery, seconds."""
+    """float32, time from the start of a round to the client's delivery, seconds.
+
+    This round is the one that is played. In a `State` it is the next round.
+    """
     latency: jax.Array
     """float32, time from the start of the client's work to its delivery, seconds.
 
-    It exceeds `remaining` if the client began in an earlier round.
+    `latency` exceeds `remaining` if the client began in an earlier round.
     """
     fails: jax.Array
     """bool, whether the client fails."""
@@ -139,9 +139,9 @@ class Slots(NamedTuple):
 
 
 class UnfinishedWork(NamedTuple):
-    """Clients that are still at work after a round has closed, with what they have learned.
+    """Losses and updates of clients that are still at work after a round has closed.
 
-    [R, w], where w is `StaticConfig.max_at_work`.
+    The arrays are [R, w], where w is `StaticConfig.max_at_work`.
     """
 
     slots: Slots
@@ -159,15 +159,15 @@ class State(NamedTuple):
     bandit: bandit.BanditState
     """Releases T_k and observed mean rewards μ̄_k, [R, K].
 
-    T_k is also the privacy ledger of each run. Both arrays are updated in the same way for every policy.
+    The leakage of client k is computed from T_k. Both arrays are updated in the same way for every policy.
     """
     oracle: jax.Array
     """int32 [R, K], participations in the oracle's own trajectory."""
     mean_reward: jax.Array
     """float32 [R, K], μ, the expected rewards E[τ_min / τ], which the oracle knows. They never change.
 
-    `bandit.mean_reward` has the observed means μ̄ instead. Checkpoints store the names of these fields, so
-    another name would invalidate older checkpoints.
+    `bandit.mean_reward` has the observed means μ̄ instead. Neither field can be renamed: checkpoints store
+    the names of fields, so a new name would make older checkpoints unusable.
     """
     work: UnfinishedWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""

@@ -62,7 +62,7 @@ def learn(
         return LearningResult(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
     learning = config.learning
     assert world.data is not None
-    # Whether single updates are needed does not depend on traced values, so the first run's values are used.
+    # Traced values do not change whether single updates are needed, so the first run's values are used.
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
     has_combine = learning.build_aggregator(first | world.files).combine is not None
     needs_updates = config.build(first, world.files).needs_updates
@@ -88,7 +88,7 @@ def learn(
         loss_of_slots, loss, loss_rms, updates, work = _join(
             state.work, close.overlap, loss, loss_rms, updates
         )
-        # Updates of weight 0 may contain NaN, and 0 · NaN is NaN.
+        # Updates that are not aggregated may contain NaN. Their weight 0 does not remove it: 0 · NaN is NaN.
         there = (aggregated.members >= 0)[:, :, None]
         weight = aggregated.weights if close.factor is None else aggregated.weights * close.factor
         total = jnp.sum(jnp.where(there, updates * weight[:, :, None], 0.0), axis=1)
@@ -199,7 +199,7 @@ def evaluate_if_due(
     if learning is None:
         return unknown, unknown
     assert world.test is not None
-    # `loop.advance` plays the same round t of all runs, so the first run decides for all.
+    # `loop.advance` plays the same round t of all runs, so the first run's t is that of all runs.
     due = (round[0] % config.eval_every == 0) | (round[0] == last_round)
     test, files, share = world.test, world.files, world.data_share
 

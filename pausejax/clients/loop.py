@@ -2,8 +2,8 @@
 
 The runs of a group share one `StaticConfig`, which holds the static values. Another group may have an equal
 `StaticConfig`, for example if only its data are partitioned in another way. `start` makes the state before
-the first round. `advance` plays a fixed number of rounds of all runs. Both functions are pure, jitted, and
-traced once for each `StaticConfig` and number of runs.
+the first round. `advance` plays a fixed number of rounds of all runs. Both functions are pure and jitted.
+JAX traces them once for each `StaticConfig` and set of array shapes, such as the number of rows.
 """
 
 import functools
@@ -119,7 +119,7 @@ def advance(
     sharded; then they fetch samples from each other.
 
     Args:
-      config: the group's static values, static.
+      config: the group's static values, a static argument.
       mesh: the mesh of devices, from `devices.runs_mesh`, static; its size divides R.
       world: the input arrays of the group's runs.
       hyper: hyper-parameters by name, float32 [R] each.
@@ -152,7 +152,7 @@ def _advance(
 ) -> tuple[State, Record]:
     """Plays the rounds of `advance` for the runs of one device.
 
-    During the loop, arrays of the record with equal shape and type are kept as one array.
+    During the loop, arrays of the record with equal shape and type are stacked into one array.
     """
     first = jnp.broadcast_to(first_round, world.seed.shape)
     # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without
@@ -187,17 +187,17 @@ def _advance(
 
 
 def _alike(leaves: Sequence[jax.ShapeDtypeStruct]) -> list[list[int]]:
-    """Returns the indices of the leaves of each shape and type, one list for each shape and type."""
+    """Groups the leaves by shape and type. Returns a list of indices for each group."""
     kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
     return [[n for n, leaf in enumerate(leaves) if (leaf.shape, str(leaf.dtype)) == kind] for kind in kinds]
 
 
 def _stacked(leaves: Sequence[jax.Array], alike: Sequence[Sequence[int]]) -> list[jax.Array]:
-    """Stacks the leaves of each list of indices."""
+    """Returns one array for each list of indices in `alike`: the stacked leaves with these indices."""
     return [jnp.stack([leaves[n] for n in places]) for places in alike]
 
 
 def _unstacked(records: Sequence[jax.Array], alike: Sequence[Sequence[int]]) -> list[jax.Array]:
-    """Returns the leaves, [rounds, ...], of arrays [rounds, leaves, ...] that `_stacked` has made."""
+    """Returns the leaves, [rounds, ...], in their first order; each record is [rounds, leaves, ...]."""
     found = {n: all[:, i] for places, all in zip(alike, records, strict=True) for i, n in enumerate(places)}
     return [found[n] for n in range(len(found))]

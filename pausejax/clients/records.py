@@ -44,7 +44,7 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
       record: the segment's `Record`, [rounds, runs].
 
     Raises:
-      PartError: a part has returned an invalid value; the message names the first such part.
+      PartError: a part has returned an invalid value. The message names the part and the round.
     """
     played = segment.last_round + 1 - segment.first_round
     if record.fault is not None:
@@ -73,7 +73,7 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
 def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency: float) -> np.ndarray:
     """Returns whether each run has not yet reached the simulated time `stop_at_latency`, bool [n].
 
-    `positions` are the distinct positions of the runs in the batch, int [n]; the time is in seconds.
+    `positions`, int [n], are distinct positions of runs in the batch. `stop_at_latency` is in seconds.
     """
     elapsed = np.zeros(len(positions))
     for segment in segments:
@@ -83,9 +83,9 @@ def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency:
 
 
 def _places(segment: Segment, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of a segment's runs in `positions`, and the same runs' indices in the segment.
+    """Finds the runs of a segment that are also in `positions`, which are distinct positions in the batch.
 
-    Positions are those of runs in the batch.
+    Returns the indices of these runs in `positions`, and their indices in the segment.
     """
     played, there = np.unique(segment.positions, return_index=True)
     order = np.argsort(positions)
@@ -99,8 +99,8 @@ def finish(
 ) -> tuple[Arrays, np.ndarray]:
     """Returns the arrays of the runs at distinct positions, each run up to the round in which it stops.
 
-    A run that is simulated further, because it stops in the middle of a segment or while it is still in the
-    program, is cut after this round.
+    The program may have played later rounds of this run: up to the end of a segment, or until it dropped the
+    run. The arrays hold fill values in these rounds.
 
     Args:
       study: a study of client selection.
@@ -110,8 +110,8 @@ def finish(
       metric: the name of the variable for the test metric.
 
     Returns:
-      The arrays by variable; and the largest number of releases of a client so far, int [n, rounds], −1 after
-      the end of a run. The latter is no variable of the result.
+      The arrays by variable, and a second value that is no variable of the result: the largest number of
+      releases of any client up to each round, int [n, rounds]. It is −1 after the end of a run.
     """
     table = study.outputs.variables
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
@@ -220,7 +220,7 @@ def release_limit(config: StaticConfig, files: Arrays, hyper: Arrays, rounds: in
 
 
 def refuse_limits(config: StaticConfig, files: Arrays, hyper: Arrays) -> None:
-    """Checks that no run has a `stop_at_epsilon` that the leakage of one release exceeds.
+    """Checks that the `stop_at_epsilon` of every run is at least the leakage of one release.
 
     Args:
       config: the static values of the runs.
@@ -228,7 +228,7 @@ def refuse_limits(config: StaticConfig, files: Arrays, hyper: Arrays) -> None:
       hyper: traced hyper-parameters by name, float32 [n] each.
 
     Raises:
-      SpecError: there is such a limit.
+      SpecError: the `stop_at_epsilon` of a run is smaller.
     """
     limit = hyper["stop_at_epsilon"]
     spent = ledger(config, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
@@ -250,7 +250,7 @@ def _named(records: Arrays, metric: str) -> Arrays:
 
 
 def _last_played(segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
-    """Returns the last round that the run at each of some distinct positions has played, int [n]."""
+    """Returns the last played round of each run, int [n], given distinct positions in the batch."""
     last = np.zeros(len(positions), int)
     for segment in segments:
         here, _ = _places(segment, positions)
@@ -261,8 +261,10 @@ def _last_played(segments: Sequence[Segment], positions: np.ndarray) -> np.ndarr
 def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], positions: np.ndarray
 ) -> Arrays:
-    """Returns the records of all rounds of the runs at some distinct positions, [n, rounds, ...]. Rounds that
-    were not played hold fill values."""
+    """Returns the records of all rounds of the runs at distinct positions in the batch, [n, rounds, ...].
+
+    Rounds that were not played hold fill values.
+    """
     fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
         name: np.full((len(positions), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)

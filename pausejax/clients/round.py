@@ -19,7 +19,7 @@ class PolicyInputs(NamedTuple):
 
     round: jax.Array
     network: NetworkDraw
-    """The network without the clients that are still at work."""
+    """The drawn network, in which clients that are still at work are not available."""
     params: Any
     memory: Any
     partition: jax.Array
@@ -46,7 +46,7 @@ def play_round(
     keys = jax.vmap(round_key)(world.seed, round)
     draw = functools.partial(draw_network, config, world.files)
     drawn = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
-    # Clients at work can't be selected again. The draw itself does not depend on them, nor on the policy.
+    # Clients at work can't be selected again, so they are not available. Their work does not change the draw.
     selectable = drawn
     if state.work:
         selectable = jax.vmap(without_workers)(drawn, state.work.slots.client)

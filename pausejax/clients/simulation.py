@@ -77,7 +77,7 @@ class ClientSimulation:
             records.refuse_limits(self.config, self._files, self._traced_of(group.runs))
         shared: Any = (files, data, test)
         self.first_world = World(*own, *shared)
-        """World of the group's first run alone, R = 1, on the host, with the arrays that all runs share."""
+        """World of the group's first run, R = 1, on the host. It contains the arrays that all runs share."""
         if study.expected_regret:
             try:
                 self._cdf(self._hyper_of(self._first[0]))
@@ -85,7 +85,8 @@ class ClientSimulation:
                 raise SpecError([str(error)]) from error
 
     def _inputs_of(self, runs: Sequence[Run]) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
-        """Returns seed, data_share and partition of a `World`, and hyper-parameters for runs on the host."""
+        """Returns two values on the host: the arrays seed, data_share and partition of the runs' `World`, and
+        the runs' hyper-parameters by name."""
         index = np.array([self._index_of_seed[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = self._traced_of(runs)

@@ -167,7 +167,7 @@ class RayExecutor:
 
         Raises:
           StopRequested: the study was asked to stop.
-          SpecError, PartError, OSError: a worker raised this error, as `Executor.execute`.
+          SpecError, PartError, OSError: a worker raised this error. `Executor.execute` names the causes.
           ChildProcessError: `_ATTEMPTS` workers were lost while they played one batch.
         """
         assert self._pool is not None

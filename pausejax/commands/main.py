@@ -113,7 +113,7 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
 
 
 def _message(error: Exception, options: argparse.Namespace) -> str:
-    """Returns the line that a user reads about an error; a full disk gets its folder and a remedy."""
+    """Returns the line that the user reads about an error. If the disk is full, the line says what to do."""
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return str(error)
     place = getattr(options, "out", None) or getattr(options, "directory", None)

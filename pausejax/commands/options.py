@@ -146,7 +146,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
-    """Checks that a result, or a plan's empty result, has all names and values in the options.
+    """Checks that a result has all names and values in the options. It may be a plan's empty result.
 
     Raises:
       SpecError: a measure, axis, value or baseline is unknown.

@@ -78,8 +78,8 @@ def run(options: argparse.Namespace) -> None:
     folder = Folder(options.out)
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     store = FolderStore(folder, checkpoint_seconds=options.checkpoint_every, command=options.typed)
-    # A folder of another study is refused before JAX starts. `play` calls `prepare` again, which then returns
-    # the same contents without reading the folder.
+    # This call refuses the folder of another study before JAX starts. `play` calls `prepare` again. The
+    # second call returns the same contents without reading the folder.
     store.prepare(plan)
     set_up_jax()
     begun = time.monotonic()

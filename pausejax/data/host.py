@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class DataCache:
-    """Cache of one study's data on the host: what files hold, and objects that are made from it.
+    """Cache of one study's data: the contents of files, and objects that are made from these contents.
 
-    It is held in memory as long as this object exists.
+    The data stay in memory as long as this object exists.
 
     Args:
       data_dir: the folder of prepared data sets.

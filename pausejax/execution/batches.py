@@ -16,8 +16,8 @@ class Batch(NamedTuple):
     largest_batch: int
     """Number of runs of the group's largest batch when the group was cut.
 
-    All batches of the group are played by a program of this width, or of a smaller width if this one does
-    not fit.
+    One program plays all batches of the group. Its width is at most this number:
+    `LocalExecutor.first_width`.
     """
 
     @property
@@ -35,7 +35,7 @@ def groups_left(plan: Plan, in_result: Collection[str]) -> list[Group]:
 def batches(
     plan: Plan, in_result: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
 ) -> list[Batch]:
-    """Cuts every group into batches of nearly one size.
+    """Cuts every group into batches of nearly equal size.
 
     No argument changes while processes play the study. So all processes make the same cut.
 
@@ -44,8 +44,8 @@ def batches(
       in_result: identities of the runs in the result, which are left out. Runs in parts are not left out,
         because parts change while processes play.
       max_runs: the largest number of runs of a batch, by the key of each group that has runs left.
-      min_batches: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
-        with the largest batches is cut first.
+      min_batches: the least number of batches of the whole plan. If the plan has fewer runs left, each run is
+        a batch. To reach this number, the group with the largest batches gets one more batch, repeatedly.
     """
     known = set(in_result)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
@@ -66,7 +66,7 @@ def batches(
 
 
 def of_shard(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
-    """Returns the batches that shard `index`, from 1, of `count` shards plays. A shard is one process."""
+    """Returns the batches of shard `index`, 1 to `count`. Each shard is played by one process."""
     return list(work[index - 1 :: count])
 
 

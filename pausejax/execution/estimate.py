@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     width: int
-    """The number of runs that are computed in parallel: the largest batch."""
+    """The number of runs that the group's program computes in parallel."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     runs_that_fit: int

@@ -73,9 +73,9 @@ class LocalExecutor:
     ) -> dict[str, Layout]:
         """Returns the layout of each group that has runs left, by the group's key.
 
-        The layout of a group is known only when its `GroupProgram` is made. This loads the group's data and
-        checks that one run fits into memory. The programs are kept for `prepare` and `execute`. If the store
-        lacks a group's layout, the measured table decides, and the layout is added to the store.
+        A `GroupProgram` determines the layout of its group. Making it loads the group's data and checks that
+        one run fits into memory. The programs are kept for `prepare` and `execute`. If the store lacks a
+        group's layout, the table of measurements decides, and the layout is added to the store.
 
         Args:
           plan: the study's plan.
@@ -92,8 +92,8 @@ class LocalExecutor:
         if store is None:
             return own
         stored = store.layouts.setdefault({names[key]: layout for key, layout in own.items()})
-        # Another process may have stored other layouts meanwhile. Programs with the stored layouts are made
-        # now, so that `prepare` and `execute` find them.
+        # Another process may have stored other layouts meanwhile. `program` now makes the programs with the
+        # stored layouts, and `prepare` and `execute` find these programs.
         for group in groups:
             self.program(plan.study, group, stored[names[group.key]])
         return {key: stored[name] for key, name in names.items()}
@@ -138,15 +138,15 @@ class LocalExecutor:
         self._compile_ahead(study, work)
 
     def first_width(self, study: Study, batch: Batch, fitted_widths: Mapping[str, int]) -> int:
-        """Returns the width for which a batch's program is compiled first. A smaller one may follow.
+        """Returns the width for which a batch's program is compiled first. A smaller width may follow.
 
         The width is the smallest of four numbers of runs:
-          - those of the group's largest batch;
-          - those that are known to fit into memory, in `fitted_widths`, as `Layouts.fitted_widths` returns
-            them: smaller if a process has found that the largest batch does not fit;
-          - `max_width`: smaller if the study began with a larger limit;
-          - those of the layout for this process's devices: smaller if a process with other devices has cut
-            the batches.
+          - the number of runs in the group's largest batch;
+          - the number in `fitted_widths`, from `Layouts.fitted_widths`. It is smaller if a process has found
+            that the largest batch does not fit into memory;
+          - `max_width`. It is smaller if the batches were cut under a larger limit;
+          - the number in the layout for this process's devices. It is smaller if a process with other devices
+            has cut the batches.
         """
         fitted = fitted_widths.get(_width_name(batch), batch.largest_batch)
         of_layout = self.program(study, batch.group).layout.runs
@@ -213,7 +213,7 @@ class LocalExecutor:
             except BaseException as error:
                 will_halve = memory.is_out_of_memory(error) and width > 1
                 if checkpoint:
-                    # Smaller pieces have checkpoints of their own.
+                    # The runs are played again in smaller pieces, which have other checkpoints.
                     checkpoint.remove() if will_halve else checkpoint.close()
                 if not memory.is_out_of_memory(error):
                     raise

@@ -136,7 +136,7 @@ def play(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
         missing = store.build_if_complete(plan)
-        # Runs that the store must have now: those that any process had finished before, and those of `work`.
+        # The store must now have the runs that were finished before this call, and the runs of `work`.
         stored = set(contents.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, stored)):
             raise OSError(
@@ -167,12 +167,13 @@ def work_left(
       shard: this process's number, from 1, and the number of processes.
 
     Raises:
-      SpecError, OSError: as `Executor.layouts`; or a file of the study has changed meanwhile.
+      SpecError: as `Executor.layouts`, or a file of the study has changed since the spec was parsed.
+      OSError: as `Executor.layouts`.
     """
-    # The layouts come first. A Ray executor connects to its cluster when it is asked for them, and only then
-    # knows `executor.workers`. The cluster must also be connected before JAX starts.
+    # `layouts` must be called first. In this call a Ray executor connects to its cluster, which must happen
+    # before JAX starts. Only then does the executor know `executor.workers`.
     layouts = executor.layouts(plan, store, contents.in_result)
-    refuse_changed_files(plan.study)  # the executor has read them
+    refuse_changed_files(plan.study)  # `layouts` has read the files
     index, count = shard
     if count > 1:
         # Shards may run on different devices, but must use the same batches. So the first shard fixes the

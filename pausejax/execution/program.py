@@ -32,9 +32,9 @@ class Executable(NamedTuple):
 class GroupProgram:
     """Simulation of a group on this process's devices, with its program for batches of one width.
 
-    First call `set_width` with a number of runs, then `compile`, which works in a thread. `executable` waits
-    for the compiled program and returns it. `compiled_for` does so for a smaller number of rows. `drop` frees
-    the compiled programs.
+    First call `set_width` with a number of runs, then `compile`, which compiles in a thread. `executable`
+    waits for this program and returns it. `compiled_for` returns a program for fewer rows. `drop` frees the
+    compiled programs.
 
     Args:
       study: the study.
@@ -83,10 +83,10 @@ class GroupProgram:
         return self._executable is not None and self._executable.done()
 
     def set_width(self, width: int) -> None:
-        """Traces and lowers the program for `width` runs, so that errors appear before it is compiled.
+        """Traces and lowers the program for `width` runs, so that errors appear before compilation.
 
-        A compiled program of another width is dropped, and the layout is logged. Nothing is done if the width
-        is set already, or if the compiled program has this width.
+        A compiled program of another width is dropped, and the layout is logged. If the width is set already,
+        or if the compiled program has this width, the call does nothing.
 
         Raises:
           SpecError: a part does not work with the other parts, or a file that a run needs can't be read.
@@ -126,8 +126,8 @@ class GroupProgram:
     def executable(self, stopping: StopSignal = NO_STOP) -> Executable:
         """Waits for the compiled program and returns it.
 
-        The program simulates as many runs as were given to `set_width`. It simulates fewer after `halve`, or
-        if the program of this width did not fit into memory.
+        Its width is the one given to `set_width`. The width is smaller after `halve`, or if the program of
+        the given width did not fit into memory.
 
         Raises:
           StopRequested: the study was asked to stop during the wait.
@@ -144,7 +144,7 @@ class GroupProgram:
     def compiled_for(self, rows: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
         """Waits for the compiled program for `rows` rows and returns it.
 
-        The rows include padding. If no program for so few rows exists, it is compiled first.
+        The rows include padding. If no program for this number of rows exists, it is compiled first.
         """
         executable = self.executable(stopping)
         if rows == self.simulation.padded(executable.width):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 """A function that is called after each segment with the number of rounds × runs advanced.
 
-If the data stream sets the number of rounds, `BatchProgress` converts this number to runs.
+If the data stream sets the number of rounds T, `BatchProgress` divides rounds × runs by T.
 """
 
 
@@ -84,8 +84,8 @@ def play_rounds(
     rounds, padded = simulation.rounds, simulation.padded
     full_rows = padded(program.executable(stopping).width)
     segments: list[Segment] = []
-    # The position in `runs` of the run in each row. Stopped runs are dropped when at least half of the rows
-    # have stopped. A checkpoint holds the state of these rows, without the runs that were dropped.
+    # For each row, the index of its run in `runs`. When the active runs are at most half as many as the rows,
+    # stopped runs are dropped. A checkpoint holds the state of the remaining rows.
     positions = np.minimum(np.arange(full_rows), num_runs - 1)
 
     def run_of_each_row() -> list[Run]:
@@ -121,7 +121,7 @@ def play_rounds(
         if simulation.stop_at_latency:
             # The previous segment is not read, because a device may still be computing it. Timing must not
             # change which runs are played. So a run that stops in one segment is also played in the next one,
-            # and on until it is dropped. `Simulation.finish` leaves these rounds out.
+            # and in later segments until it is dropped. `Simulation.finish` leaves these rounds out.
             seen = [segment for segment in segments if segment.last_round < first - 1]
             active = np.flatnonzero(simulation.running(seen, np.arange(num_runs)))
             if not len(active):
@@ -142,8 +142,8 @@ def play_rounds(
                 checkpoint.save(state, segments)
             stopping.check()
     fetch()
-    # If all runs have stopped, nobody plays the last rounds. They are reported, so that progress reaches its
-    # end.
+    # If all runs have stopped, the remaining rounds are not played. They are reported as progress, so that
+    # the total is reached.
     progress((rounds - segments[-1].last_round) * num_runs)
     return simulation.finish(segments, state, runs)
 
@@ -151,10 +151,10 @@ def play_rounds(
 def _fewer_rows(full_rows: int, rows: int, active: int, padded: Callable[[int], int]) -> int | None:
     """Returns a smaller number of rows to play: `full_rows` over a power of two, rounded up and padded.
 
-    Returns None while more than half of the rows are active, or if no smaller number exists.
+    Returns None if the active runs are more than half as many as the rows, or if no smaller number exists.
 
     Args:
-      full_rows: the number of rows of the whole program.
+      full_rows: the number of rows before any run was dropped.
       rows: the number of rows that are played now.
       active: the number of runs that have not stopped.
       padded: the function from a width to the number of rows with padding.

@@ -36,9 +36,9 @@ class TrainingData(NamedTuple):
 
 
 class EvaluationData(NamedTuple):
-    """Test set on which the server evaluates global models, in batches on the device.
+    """Test set on which the server evaluates global models, in batches.
 
-    A short last batch is padded. Samples held out for the clients' own models are in `data.held_out`.
+    A short last batch is padded. `data.held_out` draws the samples on which clients evaluate models.
     """
 
     inputs: jax.Array

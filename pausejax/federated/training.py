@@ -145,7 +145,7 @@ def train(
         carry: tuple[jax.Array, ClientStates, Any], chunk: jax.Array
     ) -> tuple[tuple[jax.Array, ClientStates, Any], Any]:
         total, states, kept = carry
-        # The chunk has indices of jobs, [lanes]; `num_jobs` pads.
+        # `chunk` has indices of jobs, [lanes]. The index `num_jobs` is padding.
         safe = jnp.minimum(chunk, num_jobs - 1)
         run, client = jobs.run[safe], jobs.client[safe]
         exists = (chunk < num_jobs) & (client >= 0)

@@ -34,7 +34,7 @@ class Close(NamedTuple):
     duration: jax.Array
     """Float32 scalar, duration of the round, seconds; any number for an empty cohort."""
     counts: jax.Array
-    """Bool [n], clients whose update counts: it is aggregated. This is a mask, not a number."""
+    """Bool [n], whether the client's update is aggregated."""
     done: jax.Array | None = None
     """Bool [n], clients that no longer work after the round; None if no client works any longer. At most
     `Ending.waiting` clients may still work."""
@@ -51,8 +51,7 @@ class Ending(NamedTuple):
     waits_for_all: bool = False
     """Whether the slowest client of the cohort always ends a round; regrets are defined only then."""
     waiting: int = 0
-    """Largest number of clients that may still be at work when a round closes. The round does not wait for
-    them."""
+    """Largest number of clients that may still be at work when a round closes."""
 
 
 @parts.ending

@@ -152,9 +152,9 @@ def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
 def _pairs(
     whole: xr.Dataset, side: Side, minus: Side, values: xr.DataArray, over: Sequence[str]
 ) -> xr.Dataset | str:
-    """Returns the differences `side` minus `minus` in some values of the runs, paired by seed.
+    """Returns the paired differences of the runs' `values`: `side` minus `minus`.
 
-    If there is no pair, the function returns a line that says why.
+    If no two runs make a pair, the function returns a line that says why.
     """
     try:
         with np.errstate(invalid="ignore"):

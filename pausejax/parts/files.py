@@ -16,8 +16,8 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
     """Reads a table of finite numbers with a given number of columns.
 
     Args:
-      path: a .npy file, or else a text file with commas; a first line without numbers is a heading. A first
-        line that numbers the columns is refused.
+      path: a .npy file, or else a text file with commas. A first line without numbers is a heading. A first
+        line that numbers the columns (0, 1, 2, …) is refused.
       columns: the number of columns, one for each client; None allows any number.
 
     Returns:
@@ -79,9 +79,10 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _begins_with_column_numbers(table: np.ndarray) -> bool:
-    """Returns whether the first of several rows is 0, 1, 2, … or 1, 2, 3, …, in a table of other numbers.
+    """Returns whether the first row of a table is 0, 1, 2, … or 1, 2, 3, …, and so may number the columns.
 
-    Only the first form counts in tables of one or two columns, and neither in tables of 0 and 1.
+    In a table of one or two columns, only 0, 1, … numbers the columns. Returns False if the table has one row
+    only, or if all of its numbers are 0 or 1.
     """
     columns = table.shape[1]
     numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]

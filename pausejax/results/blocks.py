@@ -28,13 +28,13 @@ class StoredRuns(NamedTuple):
 
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
-    """Shape of each variable. Empty if the runs belong to another study, or if the file has not been checked
-    (`parts.stored_in_part`)."""
+    """Shape of each variable, by name. It is {} if the runs are of another study, or if the file has not been
+    checked (`parts.stored_in_part`)."""
     load: Callable[[], Arrays]
     provenance: tuple[Provenance, ...] = ()
     """The commands, devices and versions with which the runs were made."""
     file: str = ""
-    """The file's name, if it is a part."""
+    """Name of the file of `parts/`; "" for a block."""
 
 
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
@@ -43,7 +43,7 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 class ExpectedRuns(NamedTuple):
-    """The runs that a study plans, and the variables that each of them must have. None need be finished."""
+    """The runs that a study plans, finished or not, and the variables that each run must have."""
 
     identities: frozenset[str]
     """Identities of the runs."""
@@ -56,10 +56,10 @@ class ExpectedRuns(NamedTuple):
         return cls(plan.known, plan.study.outputs.variables, plan.study.kind)
 
     def complete(self, arrays: Arrays) -> Arrays:
-        """Returns the arrays of finished runs for all variables of the study, in the order of `variables`.
+        """Returns the arrays of finished runs with all variables of the study.
 
-        A file has the variables of the study that wrote it. If the study has been extended since, it may have
-        more variables, and `Kind.complete` adds them.
+        A file has the variables that the study had when the file was written. An extended study may have more
+        variables. `Kind.complete` adds them.
         """
         return self.kind.complete(self.variables, arrays)
 

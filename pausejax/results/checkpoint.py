@@ -64,7 +64,7 @@ class Checkpoint:
 
         Args:
           state: arrays with the played runs along the first axis.
-          segments: the records of all rounds so far; their `positions` are those in the piece.
+          segments: the records of all rounds so far. Their `positions` are positions in the piece.
 
         Raises:
           OSError: the files can't be written; the previous checkpoint is kept.

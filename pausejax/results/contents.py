@@ -45,8 +45,9 @@ class Contents(NamedTuple):
     def in_result(self) -> frozenset[str]:
         """The identities of the runs in the result, without those that are only in parts.
 
-        All processes that play the study must cut it into equal batches. So they leave out these runs alone:
-        parts change while processes play, and the result changes only when every run is finished.
+        All processes that play the study must cut it into the same batches. So they leave out these runs, and
+        no runs in parts: parts change while processes play. The result changes only when every run is
+        finished.
         """
         return identities_of(self.blocks)
 

@@ -25,7 +25,7 @@ from pausejax.study.study import FORMAT, Kind, Plan, Study
 from pausejax.version import __version__
 
 _version = functools.cache(importlib.metadata.version)
-"""Returns the version of an installed package. It reads files, so its results are kept."""
+"""Returns the version of an installed package. The versions are cached, because each is read from files."""
 
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
@@ -243,7 +243,7 @@ def versions() -> dict[str, str]:
 def provenance(command: str = "") -> Provenance:
     """Returns the provenance of the runs that this process simulates: its command, devices and versions.
 
-    Every part stores the provenance, and `analysis.made` reads it.
+    Every file of `parts/` stores the provenance. In a result it is the attribute `made`.
 
     Args:
       command: the command as it was typed, or "". User names and passwords in URLs are left out.

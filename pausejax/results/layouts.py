@@ -26,9 +26,9 @@ _MOST = 2**20
 class Layouts:
     """Layouts, and numbers of runs that fit in parallel, by name.
 
-    The callers choose the names. `execution.local.layout_name` names a group on a kind of device.
-    `execution.local` adds the size of the batches to the name of a number of runs that fit.
-    `execution.play.work_left` names a group and a number of shards.
+    The callers choose the names. A layout is named by its group and kind of device
+    (`execution.local.layout_name`), or by its group and the number of shards (`execution.play.work_left`).
+    A number of runs that fit is named by group, kind of device and size of the largest batch.
 
     Args:
       folder: the folder of the file; None: the layouts stay in memory.
@@ -50,7 +50,7 @@ class Layouts:
     def setdefault(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
         """Stores each layout whose name is new, and returns the stored layout of every given name.
 
-        The first layout of a name stays, as with `dict.setdefault`. So all processes use the same layout.
+        A stored layout is never replaced, as with `dict.setdefault`. So all processes use the same layout.
 
         Raises:
           OSError: the file can't be written.

@@ -111,10 +111,10 @@ def _check_lengths(result: xr.Dataset) -> None:
 
 
 def _check_clients(result: xr.Dataset) -> None:
-    """Checks that the clients of a result are in their order, and that no selection was cut off.
+    """Checks that the clients and slots of a result are in order, and that no selection is missing.
 
     Raises:
-      ValueError: clients were put into another order, or slots or rounds were cut off.
+      ValueError: clients or slots are in another order, or slots or rounds were cut off.
     """
     for dim in ("client", "slot"):
         if dim in result.coords and (result[dim].values != range(result.sizes[dim])).any():
@@ -126,8 +126,8 @@ def _check_clients(result: xr.Dataset) -> None:
         selected = (part["selected"].values >= 0).sum(axis=(1, 2))
         if (selected != np.maximum(part["counts"].values, 0).sum(axis=1)).any():
             raise ValueError(
-                "result: selected and counts must have equally many selections, but have not. Were slots cut "
-                "off? Nothing was saved"
+                "result: selected and counts must have equally many selections, but differ. Were slots or "
+                "rounds cut off? Nothing was saved"
             )
 
 

@@ -70,7 +70,7 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
-    # The folder may not exist, and then has no lock.
+    # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
         return Contents()
     _check_format(folder)
@@ -138,8 +138,8 @@ def examine(folder: Folder, plan: Plan) -> Contents:
 def build_if_complete(folder: Folder, plan: Plan) -> int:
     """Builds the result if every run is finished, and then removes the parts. Else it builds nothing.
 
-    Only one block of the new result, and a few of the parts and blocks that it is made of, are in memory at a
-    time. If another process has meanwhile extended the result beyond the plan, this result is kept.
+    Only one block of the new result, and a few of the old parts and blocks, are in memory at a time. If
+    another process has meanwhile written a result with all runs of the plan and others, that result is kept.
 
     Returns:
       The number of missing runs; 0 if the result is complete.
@@ -165,15 +165,15 @@ def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, froze
       locked: whether this process holds `LOCK`.
 
     Returns:
-      The contents of the folder when they were last read, and the identities of the runs that are in a
-      complete result.
+      The contents of the folder when they were last read, and the identities of the runs that are now in the
+      result.
 
     Raises:
       OSError: as `build_if_complete`.
     """
     known = plan.known
-    # Without a lock, another process may remove what this process reads, or replace its result. So parts are
-    # removed only after a complete result has been read.
+    # Without a lock, another process may remove files that this process reads, or replace the result that it
+    # wrote. So it then examines the folder again.
     attempts = 1 if locked else _ATTEMPTS
     while True:
         found = examine(folder, plan)
@@ -184,7 +184,7 @@ def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, froze
             if known - in_result and found.whole:
                 raise OSError(
                     f"{folder}: meanwhile another study has written its result here. The runs of this "
-                    f"study are kept in {PARTS}. A spec with the runs of both studies uses them"
+                    f"study are kept in {PARTS}. To use them, run a spec with the runs of both studies"
                 )
             return found, in_result
         if not attempts:
@@ -203,7 +203,7 @@ def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, froze
 
 
 def _remove_sources(folder: Folder, found: Contents, in_result: frozenset[str], *, locked: bool) -> None:
-    """Removes the parts whose runs are all in the result, damaged parts, and what killed processes left."""
+    """Removes the parts whose runs are all in the result, damaged parts, and files of killed processes."""
     for part in found.parts:
         if in_result.issuperset(part.identities):
             folder.remove(part.file)

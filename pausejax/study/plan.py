@@ -31,8 +31,8 @@ def make_plan(study: Study) -> Plan:
 def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
     """Groups runs by the values that define their programs, and gives each run its identity."""
     groups: dict[Any, list[Run]] = {}
-    # Runs that differ only in the seed share one mapping of values, a point. Each point's settings and
-    # `program_key` are computed once.
+    # Runs that differ only in the seed have the same `values` object, which is a point of the axes. The
+    # settings and `program_key` of each point are computed once.
     of_point: dict[int, tuple[str, Any]] = {}
     identified = []
     for run in runs:

@@ -77,7 +77,7 @@ class Simulation(Protocol):
         """
 
     def padded(self, width: int) -> int:
-        """Returns the number of rows for `width` runs: all devices in use get equally many rows.
+        """Returns the number of rows for `width` runs, with padding so that devices get equally many rows.
 
         If the training inputs are sharded, all devices are in use, else at most one device for each run.
         """
@@ -96,7 +96,7 @@ class Simulation(Protocol):
         """
 
     def lower(self, rows: int) -> jax.stages.Lowered:
-        """Traces and lowers the program for `rows` rows; raises a ValueError as `trace`."""
+        """Traces and lowers the program for `rows` rows. Raises a ValueError when `trace` raises one."""
 
     def state_shapes(self, rows: int) -> Any:
         """Returns the shapes, types and shardings of the state of `rows` rows."""
@@ -113,7 +113,7 @@ class Simulation(Protocol):
 
         Args:
           first_round: the first round of the call that made the record.
-          positions: the index in the batch of the run of each row, int [n].
+          positions: int [n], for each row the index of its run in the batch.
           record: the record of the call, on the devices.
 
         Raises:

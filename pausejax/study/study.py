@@ -243,14 +243,14 @@ class Kind:
     """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
     variables, and adds index coordinates."""
     complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
-    """Function that adds the variables of a study that the runs do not record to the arrays of these runs.
-    It is called at every reading of runs, because an extended study may have more variables."""
+    """Function (variables, arrays of runs) that adds the study's variables that the arrays lack. An extended
+    study may have more variables than a file of its runs."""
     optional: frozenset[str]
     """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]
-    """Function (study, group, sources, devices=, layout=) that builds the simulation of a group."""
+    """Function (study, group, cache, devices=, layout=) that builds the simulation of a group."""
     jitted: tuple[Any, ...]
-    """Jitted functions that simulate a group. JAX keeps traces and programs of each for every group."""
+    """Jitted functions that simulate a group. `devices.forget` clears their caches of compiled programs."""
 
     def __reduce__(self) -> Any:
         # A kind is pickled by name, because it is a constant of its module and a copy would be another

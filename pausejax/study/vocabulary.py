@@ -69,8 +69,9 @@ class Vocabulary:
     def declared_names(self, names: Iterable[str]) -> dict[str, str]:
         """Returns, for each parameter of a run, the name that the parameter has in the part's own code.
 
-        The identity of a run needs it: whether a study writes `width` or `first.width` depends on its other
-        policies. If two of the run's parameters have one name in code, they keep their names of the study.
+        The identity of a run is made with these names, because the names in a study depend on its other
+        parts. For example, `width` becomes `first.width` if a second part declares another `width`. If two
+        parameters of the run have one name in code, both keep their names in the study.
         """
         code = {
             full: name

@@ -20,7 +20,7 @@ class PolicySpec:
 
 
 ZipGroup: TypeAlias = tuple[str, ...]
-"""Type of a zip group: names of parameters. It is no `study.runs.Group`, which is a group of runs."""
+"""Type of a zip group: names of parameters. A `study.runs.Group` is something else, a group of runs."""
 
 
 def read_zip_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[ZipGroup, ...]:

@@ -64,7 +64,7 @@ class Counting:
         self._peak = target.peak[precision] * REACHED[precision]
         self.kernels: list[Kernel] = []
         self.unknown: Counter[str] = Counter()
-        """DataCache of loops and conditionals that no pattern fits; they count once."""
+        """Loops and conditionals that no pattern fits. One iteration of each is counted."""
 
     def count(self, thunks: list[Thunk]) -> Counts:
         """Returns the counts of the whole program."""
