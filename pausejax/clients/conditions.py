@@ -198,6 +198,7 @@ def close_round(
             released=members,
             failed=None,
             duration=duration,
+            factor=made.factor,
         )
     done = there if made.done is None else made.done
     weights = jnp.where(made.counts, work.weight, 0.0)

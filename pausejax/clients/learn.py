@@ -67,7 +67,11 @@ def learn(
     has_combine = learning.build_aggregator(first | world.files).combine is not None
     needs_updates = config.build(first, world.files).needs_updates
     memory: Memory = state.memory
-    jobs = _jobs(world, state, keys, close.to_train)
+    weight = close.aggregated.weights
+    if close.factor is not None:
+        weight = weight * close.factor
+    # If rounds overlap, the jobs have other slots than `weight`. Their sum is then computed below.
+    jobs = _jobs(world, state, keys, close.to_train, close.to_train.weights if close.overlap else weight)
     trained = train(
         learning,
         config.mechanism,
@@ -90,7 +94,6 @@ def learn(
         )
         # Updates that are not aggregated may contain NaN. Their weight 0 does not remove it: 0 · NaN is NaN.
         there = (aggregated.members >= 0)[:, :, None]
-        weight = aggregated.weights if close.factor is None else aggregated.weights * close.factor
         total = jnp.sum(jnp.where(there, updates * weight[:, :, None], 0.0), axis=1)
 
     def mean_of(
@@ -99,7 +102,9 @@ def learn(
         mechanism, key = config.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
         return aggregate(learning, mechanism, values | world.files, key, total, updates, weight)
 
-    mean = jax.vmap(mean_of)(hyper, keys, total, updates, aggregated.weights)
+    # If rounds overlap, only the noise of a trusted server uses these weights. It may ignore factors <= 1.
+    weight = aggregated.weights if close.overlap else weight
+    mean = jax.vmap(mean_of)(hyper, keys, total, updates, weight)
     there = aggregated.members >= 0
     member = jnp.maximum(aggregated.members, 0)
     size = world.data.size[world.partition[:, None], member]
@@ -156,8 +161,11 @@ def _join(
     return every[0], *finished, every[2], jax.tree.map(stay, work)
 
 
-def _jobs(world: World, state: State, keys: jax.Array, to_train: Cohort) -> Jobs:
-    """Returns the training jobs of a round, one for each slot of each run, [R * n]."""
+def _jobs(world: World, state: State, keys: jax.Array, to_train: Cohort, weight: jax.Array) -> Jobs:
+    """Returns the training jobs of a round, one for each slot of each run, [R * n].
+
+    `weight`, float32 [R, n], multiplies the update of each slot in the sum of the updates.
+    """
     runs, slots = to_train.members.shape
     run = jnp.repeat(jnp.arange(runs), slots)
     client = to_train.members.reshape(-1)
@@ -169,7 +177,7 @@ def _jobs(world: World, state: State, keys: jax.Array, to_train: Cohort) -> Jobs
     return Jobs(
         run=run,
         client=client,
-        weight=to_train.weights.reshape(-1),
+        weight=weight.reshape(-1),
         batch_key=batch_key,
         noise_key=noise_key,
         number=state.bandit.counts[run, client] + 1,

@@ -54,11 +54,12 @@ def record(
         made = bound.build(snapshot, **hyper)
         try:
             value = jnp.asarray(made)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise PartError(
                 f"{bound.part.where}: must return one number, not {type(made).__name__}"
             ) from error
-        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.number):
+        real = jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.floating)
+        if value.shape != () or not real:
             kind = f"{value.dtype.name} {list(value.shape)}"
             raise PartError(f"{bound.part.where}: must return one number, not {kind}")
         found[bound.name] = value.astype(jnp.float32)

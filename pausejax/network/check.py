@@ -91,6 +91,11 @@ def checked_ending(ending: Any, part: Part) -> Ending:
         if factor is not None:
             factor = expect_array(part, "factor is", factor, jnp.float32, there.shape)
         # The update of a client that is still at work or fails never counts, whatever the ending returns.
-        return Close(duration, counts & there & done & ~work.fails, done, factor)
+        counts &= there & done & ~work.fails
+        valid = jnp.bool(True) if waiting else jnp.all(done | ~there)
+        if factor is not None:
+            valid &= jnp.all(((factor >= 0) & (factor <= 1)) | ~counts)
+        # A duration of NaN ends the study with an error that names the ending.
+        return Close(jnp.where(valid, duration, jnp.nan), counts, done, factor)
 
     return ending._replace(close=close)

@@ -193,6 +193,21 @@ def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
     [
         (lambda work: Close(jnp.float32(jnp.nan), work.client >= 0), 0, "the duration must be finite"),
         (lambda work: Close(jnp.float32(-1.0), work.client >= 0), 0, "the duration must be finite and >= 0"),
+        *(
+            (
+                lambda work, factor=factor: Close(
+                    jnp.float32(1.0), work.client >= 0, None, jnp.full(work.client.shape, factor)
+                ),
+                0,
+                r"the duration .*, factors must be in \[0, 1\]",
+            )
+            for factor in (-0.5, 1.5, jnp.nan)
+        ),
+        (
+            lambda work: Close(jnp.float32(1.0), work.client < 0, work.client < 0),
+            0,
+            "the duration .* clients may continue only with Ending",
+        ),
         (
             lambda work: Close(jnp.float32(1.0), work.client < 0, work.client < 0),
             2,
@@ -208,3 +223,26 @@ def test_own_endings_are_told_what_they_may_not_do(close, waiting, message, own_
 
     with pytest.raises(parts.PartError, match=f"ending mine: round .: {message}"):
         pausejax.simulate(policies=["random"], ending="mine", mode="bandit", rounds=6, num_clients=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waiting", [0, 2])
+@pytest.mark.parametrize("every", [False, True])
+def test_a_factor_multiplies_the_weights_whether_clients_may_wait_or_not(waiting, every, own_parts):
+    """One step of plain averaging: the model moves by the factor times its move with factor 1."""
+
+    @parts.ending
+    def scaled(*, size: float = 1.0) -> Ending:
+        """Everybody counts, with the factor `size`."""
+
+        def close(work):
+            factor = jnp.full(work.client.shape, size, jnp.float32)
+            return Close(jnp.float32(1.0), work.client >= 0, None, factor)
+
+        return Ending(close, waits_for_all=every and not waiting, waiting=waiting)
+
+    asked = {**SMALL, "seeds": 1, "rounds": 1, "model": "linear", "private": False, "keep_models": True}
+    result = pausejax.simulate("random", ending="scaled", size=[0.0, 0.25, 1.0], **asked)
+    start, quarter, whole = result["final_model"].values
+    assert np.abs(whole - start).max() > 1e-3
+    np.testing.assert_allclose(quarter - start, 0.25 * (whole - start), atol=1e-6)

@@ -108,7 +108,13 @@ def test_quantities_are_numbers_and_are_told_the_runs_values():
         "scaled": (jnp.float32, 8.0),
         "whole": (jnp.float32, 3.0),
     }
-    for made, told in ((jnp.ones(2), "float32 [2]"), (jnp.bool_(True), "bool []"), ("much", "str")):
+    for made, told in (
+        (jnp.ones(2), "float32 [2]"),
+        (jnp.bool_(True), "bool []"),
+        ("much", "str"),
+        (1j * jnp.float32(1), "complex64 []"),
+        (None, "NoneType"),
+    ):
         with pytest.raises(PartError) as error:
             quantities.record((quantity("mine", lambda seen, made=made: made),), None, {})
         assert str(error.value) == f'quantity "mine": must return one number, not {told}'
