@@ -136,6 +136,17 @@ def test_a_data_set_by_registration_has_its_name_and_its_preprocessing():
     assert str(raised.value).startswith(f"{__file__}: dataset nothing: ")
 
 
+@pytest.mark.parametrize("field", ["mean", "std"])
+def test_inputs_are_scaled_by_one_number(field):
+    inputs = np.ones((3, 2))
+
+    def features():
+        return data.Dataset(inputs, np.ones(3), inputs, np.ones(3), **{field: np.ones(2)})
+
+    with pytest.raises(parts.PartError, match=rf"{field} must be one number, not of shape \[2\]"):
+        data.load(parts.read("dataset", features))
+
+
 def test_a_spec_gives_a_data_set_its_own_values(tmp_path):
     (tmp_path / "own.py").write_text("""
 import numpy as np, pausejax
