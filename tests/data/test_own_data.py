@@ -143,7 +143,7 @@ def test_inputs_are_scaled_by_one_number(field):
     def features():
         return data.Dataset(inputs, np.ones(3), inputs, np.ones(3), **{field: np.ones(2)})
 
-    with pytest.raises(parts.PartError, match=rf"{field} must be one number, not of shape \[2\]"):
+    with pytest.raises(ValueError, match=rf"{field} must be one number, not of shape \[2\]"):
         data.load(parts.read("dataset", features))
 
 
