@@ -59,8 +59,10 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
     if config.ending.part.outside:
         duration = segment.records["round_latency"]
         wrong = {
-            "the duration must be finite and >= 0, factors must be in [0, 1], and clients may continue only "
-            "with Ending(waiting=…)": ~(np.isfinite(duration) & (duration >= 0)),
+            "the duration must be finite and >= 0, factors in [0, 1], clients may continue only with "
+            "Ending(waiting=…), and all updates must count with waits_for_all": ~(
+                np.isfinite(duration) & (duration >= 0)
+            ),
             "more clients finish or still train than the ending has slots": np.zeros_like(duration, bool)
             if record.lost is None
             else np.asarray(record.lost)[:played].T,

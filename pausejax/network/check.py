@@ -92,10 +92,24 @@ def checked_ending(ending: Any, part: Part) -> Ending:
             factor = expect_array(part, "factor is", factor, jnp.float32, there.shape)
         # The update of a client that is still at work or fails never counts, whatever the ending returns.
         counts &= there & done & ~work.fails
-        valid = jnp.bool(True) if waiting else jnp.all(done | ~there)
-        if factor is not None:
-            valid &= jnp.all(((factor >= 0) & (factor <= 1)) | ~counts)
-        # A duration of NaN ends the study with an error that names the ending.
-        return Close(jnp.where(valid, duration, jnp.nan), counts, done, factor)
+        if part.outside:
+            # A duration of NaN ends the study with an error that names the ending.
+            duration = jnp.where(_is_valid(ending, work, counts, done, factor), duration, jnp.nan)
+        return Close(duration, counts, done, factor)
 
     return ending._replace(close=close)
+
+
+def _is_valid(
+    ending: Ending, work: Work, counts: jax.Array, done: jax.Array, factor: jax.Array | None
+) -> jax.Array:
+    """Returns whether the values of a `Close` agree with each other and with the ending, bool scalar."""
+    there = work.client >= 0
+    valid = jnp.bool(True)
+    if not ending.waiting:
+        valid &= jnp.all(done | ~there)
+    if ending.waits_for_all:
+        valid &= jnp.all(counts | ~there | work.fails)
+    if factor is not None:
+        valid &= jnp.all(((factor >= 0) & (factor <= 1)) | ~counts)
+    return valid

@@ -188,6 +188,16 @@ def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
         pausejax.simulate(policies=["stubborn"], ending="buffered", mode="bandit", rounds=6, num_clients=6)
 
 
+def test_an_own_ending_that_waits_for_all_counts_all(own_parts):
+    @parts.ending
+    def mine() -> Ending:
+        """Counts nobody."""
+        return Ending(lambda work: Close(jnp.float32(1.0), work.client < 0), waits_for_all=True)
+
+    with pytest.raises(parts.PartError, match="all updates must count with waits_for_all"):
+        pausejax.simulate(policies=["random"], ending="mine", mode="bandit", rounds=6, num_clients=30)
+
+
 @pytest.mark.parametrize(
     ("close", "waiting", "message"),
     [
@@ -199,7 +209,7 @@ def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
                     jnp.float32(1.0), work.client >= 0, None, jnp.full(work.client.shape, factor)
                 ),
                 0,
-                r"the duration .*, factors must be in \[0, 1\]",
+                r"the duration .*, factors in \[0, 1\]",
             )
             for factor in (-0.5, 1.5, jnp.nan)
         ),
