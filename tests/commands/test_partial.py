@@ -137,4 +137,4 @@ def test_unequal_numbers_of_seeds_are_said():
     apart = whole.isel(run=(whole["policy"].values == "random") == (whole["seed"].values > 1))
     assert analysis.summaries.summary_text(apart).title.endswith("over 2 seeds")
     table, notes = tables.differences(apart)
-    assert table is None and any("no pair of runs" in note for note in notes)
+    assert table is None and any("can't be paired" in note for note in notes)

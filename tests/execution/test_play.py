@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pausejax
+from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import DataCache
 from pausejax.execution import memory, rounds
 from pausejax.execution.batches import batches
@@ -389,17 +390,17 @@ def test_rows_are_found_among_those_that_are_played():
 def test_runs_that_have_stopped_make_room(tmp_path, monkeypatch):
     """Runs of 30 simulated seconds that take 40 to 500 rounds: the chunk shrinks, and no number changes."""
     whole = pausejax.simulate("fastest", **FAST_AND_SLOW["network"], mode="bandit", rounds=600, seeds=2)
-    widths, lower = [], GroupProgram.lower
+    rows_of_programs, lower = [], ClientSimulation.lower
 
-    def watch(self, width):
-        widths.append(width)
-        return lower(self, width)
+    def watch(self, rows):
+        rows_of_programs.append(rows)
+        return lower(self, rows)
 
-    monkeypatch.setattr(GroupProgram, "lower", watch)
+    monkeypatch.setattr(ClientSimulation, "lower", watch)
     played = []
     simulate(FAST_AND_SLOW, tmp_path / "short", played.append)
     # Twice, and the second time those who go on are not the first ones: rows 2, 3, 6 and 7, then 2 and 3.
-    assert widths == [8, 4, 2]
+    assert rows_of_programs == [8, 4, 2]
     assert sum(played) == 8 * 4000 and played[-1] >= 8 * 3000
     short = pausejax.open(tmp_path / "short").load()
     last = (whole["elapsed"] < 30.0).sum("round").values + 1
@@ -419,7 +420,7 @@ def test_runs_that_have_stopped_make_room(tmp_path, monkeypatch):
     def interrupt(_):
         raise Interrupted
 
-    monkeypatch.setattr(GroupProgram, "lower", lower)
+    monkeypatch.setattr(ClientSimulation, "lower", lower)
     for _ in range(60):
         try:
             found = simulate(FAST_AND_SLOW, tmp_path / "restarted", twice(interrupt), checkpoint_seconds=0.0)

@@ -34,7 +34,7 @@ def arrays_of(plan, places):
         found["reward"][row] = draw.normal(size=ROUNDS)
         found["elapsed"][row] = draw.uniform(size=ROUNDS).cumsum()
         found["selected"][row] = draw.integers(0, CLIENTS, (ROUNDS, SLOTS))
-        found["counts"][row] = draw.integers(0, ROUNDS, CLIENTS)
+        found["counts"][row] = np.bincount(found["selected"][row].ravel(), minlength=CLIENTS)
     return found
 
 
