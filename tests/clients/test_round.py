@@ -112,7 +112,7 @@ def test_quantities_are_numbers_and_are_told_the_runs_values():
         (jnp.ones(2), "float32 [2]"),
         (jnp.bool_(True), "bool []"),
         ("much", "str"),
-        (1j * jnp.float32(1), "complex64 []"),
+        (jnp.complex64(1j), "complex64 []"),
         (None, "NoneType"),
     ):
         with pytest.raises(PartError) as error:
