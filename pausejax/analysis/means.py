@@ -101,6 +101,8 @@ def paired_difference(
       Incomparable: (a ValueError) `metric` is a name, and its values can't be compared: regrets under
         different rewards, or sums over unequally many rounds.
     """
+    if isinstance(metric, str):
+        result = with_divergence(result, [metric])  # reads each value once
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
     table = runs_table(result)
@@ -122,9 +124,8 @@ def paired_difference(
     rows = pairs[["seed", *dict.fromkeys([*own[0], *own[1]])]]
     keys = [name for name in rows.columns if name not in averaged]
     if isinstance(metric, str):
-        places = np.concatenate([pairs["place"], pairs["place b"]])
-        figures = with_divergence(result.isel(run=places), [metric])
-        compared = figures.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
+        compared = result.isel(run=np.concatenate([pairs["place"], pairs["place b"]]))
+        compared = compared.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
         refuse_unlike(compared, metric, compared[metric].values, [_SETTING], ask="")
     found = _means(difference, rows, keys, averaged, array, result, level)
     unpaired = sum(map(len, sides)) - pairs["place"].nunique() - pairs["place b"].nunique()

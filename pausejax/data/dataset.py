@@ -149,7 +149,9 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
         value = getattr(dataset, field)
         if value is not None and np.ndim(value):
             shape = list(np.shape(value))
-            raise ValueError(f"{where}: {field} must be one number, not of shape {shape}. Use preprocess")
+            raise ValueError(
+                f"{where}: {field} must be one number, not of shape {shape}. `preprocess` can scale features"
+            )
         if value is not None and not (np.isfinite(value) and (field == "mean" or value > 0)):
             raise ValueError(f"{where}: {field} = {value}: must be finite{' and > 0' * (field == 'std')}")
     return dataset._replace(**arrays, owner=owner, name=dataset.name or name)

@@ -86,8 +86,8 @@ def _begins_with_column_numbers(table: np.ndarray) -> bool:
     """
     columns = table.shape[1]
     numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]
-    first_of = any(np.array_equal(table[0], numbers) for numbers in numbered) if len(table) > 1 else False
-    return first_of and not np.isin(table, (0, 1)).all()
+    is_numbered = any(np.array_equal(table[0], numbers) for numbers in numbered) if len(table) > 1 else False
+    return is_numbered and not np.isin(table, (0, 1)).all()
 
 
 def _is_row(line: str) -> bool:

@@ -60,8 +60,6 @@ def _check(result: xr.Dataset) -> None:
             f"result: has format {schema.brief(kept)}, but this release writes format {FORMAT}. Nothing was "
             "saved"
         )
-    if not result.sizes["run"]:
-        raise ValueError("result: must have one run or more, but has none. Nothing was saved")
     whole = set(schema.read(result, "variables"))
     # A later run of the spec treats these runs as finished, so they must have all variables of the study.
     if lost := sorted(whole - set(result.data_vars)):
@@ -73,13 +71,13 @@ def _check(result: xr.Dataset) -> None:
             f"result: has {', '.join(added)}, which its study does not record. Nothing was saved. Drop it by "
             "drop_vars, or write the result by to_zarr"
         )
-    for name in ("identity", "policy", "seed"):
-        if name not in result.coords:
-            raise ValueError(f"result: must have the coordinate {name}, but lacks it. Nothing was saved")
     for name in whole:
         if result[name].dims[:1] != ("run",):
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
-    soundness.check(result)
+    try:
+        soundness.check(result)
+    except ValueError as error:
+        raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)
     _check_clients(result)
     # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So

@@ -1,6 +1,7 @@
 """The vocabulary of a kind's specs: the kind's own parameters and those of every registered part."""
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
@@ -66,6 +67,16 @@ class Vocabulary:
     An example is first.width.
     """
 
+    @functools.cached_property
+    def _names_in_code(self) -> dict[str, str]:
+        """The name in a part's code of each parameter that has another name in the study."""
+        return {
+            full: name
+            for category in CATEGORIES
+            for part in self.parts.of(category).values()
+            for full, name in part.arguments.items()
+        }
+
     def declared_names(self, names: Iterable[str]) -> dict[str, str]:
         """Returns, for each parameter of a run, the name that the parameter has in the part's own code.
 
@@ -73,13 +84,7 @@ class Vocabulary:
         parts. For example, `width` becomes `first.width` if a second part declares another `width`. If two
         parameters of the run have one name in code, both keep their names in the study.
         """
-        code = {
-            full: name
-            for category in CATEGORIES
-            for part in self.parts.of(category).values()
-            for full, name in part.arguments.items()
-        }
-        found = {name: code.get(name, name) for name in names}
+        found = {name: self._names_in_code.get(name, name) for name in names}
         times = Counter(found.values())
         return {name: short if times[short] == 1 else name for name, short in found.items()}
 
