@@ -12,9 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
+from matplotlib.ticker import MaxNLocator
 
-from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.data import ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.ticks import set_ticks
 from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plain
 
 COLUMN, PAGE = 3.5, 7.0
@@ -42,8 +43,6 @@ _NOTE = 7
 """Size of a note's letters, in points."""
 _LINE = 0.14
 """Height of a line of a note, in inches."""
-_LONGEST_NAME = 16
-"""Largest number of letters in the name of a tick."""
 _LETTER = 0.065
 """Width of a digit, in inches."""
 _SCALE = 0.6
@@ -52,22 +51,6 @@ _INNER = 0.75
 """Approximate least share of a panel's size for the plot itself, without labels."""
 _BELOW = 0.4
 """Approximate height of the labels below a panel, in inches."""
-_DECADES = {"x": 0.45, "y": 0.2}
-"""Least distance between ticks of a symlog axis, in inches."""
-
-
-class _Decades(SymmetricalLogLocator):
-    """Places ticks at 0 and at powers of ten; leaves out the powers next to 0 if ticks are crowded."""
-
-    def __init__(self, linear: float) -> None:
-        super().__init__(base=10, linthresh=linear)
-        self.linear = linear
-
-    def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Returns the ticks from `vmin` to `vmax`."""
-        places, ends = np.asarray(super().tick_values(vmin, vmax)), (-min(vmin, vmax), max(vmin, vmax))
-        decades = sum(1 + np.log10(max(end / self.linear, 1)) for end in ends)
-        return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
 
 
 def draw(chart: ChartData, axes: Any) -> None:
@@ -188,7 +171,7 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: f
         axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=plain(text))
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
         getattr(axes, f"set_{which}label")(filled(axis.label, inches))
-        _scale(axes, which, axis, inches, cells=panel.cells is not None)
+        set_ticks(axes, which, axis, inches, cells=panel.cells is not None)
     places = axes.xaxis.get_major_locator()
     whole = all((one.x == np.round(one.x)).all() for one in panel.series)
     if whole and isinstance(places, MaxNLocator):
@@ -202,25 +185,6 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: f
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
-
-
-def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
-    """Sets the scale and the ticks of the axis `which` ("x" or "y"), which is `inches` long."""
-    if axis.names:
-        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
-        crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
-        places = np.arange(len(names)) + (0.5 if cells else 0)
-        getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
-        return
-    settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
-    getattr(axes, f"set_{which}scale")(axis.scale, **settings)
-    if axis.scale == "symlog":
-        ticks = _Decades(axis.linear)
-        ticks.set_params(numticks=max(int(inches / _DECADES[which]), 2))
-        getattr(axes, f"{which}axis").set_major_locator(ticks)
-    low, high = sorted(getattr(axes, f"get_{which}lim")())
-    if axis.scale == "log" and 0 < 10 * low < high:
-        getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
 
 
 def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:

@@ -118,6 +118,25 @@ def test_scales_ends_and_gaps_are_those_of_the_data():
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "symlog")
 
 
+@pytest.mark.parametrize("exponent", [-3, 0, 6])
+@pytest.mark.parametrize("ends", [(1.5, 40), (9, 110), (1, 11), (0.99, 98)])
+def test_a_logarithmic_axis_of_under_two_decades_has_ticks_between_powers_of_ten(ends, exponent):
+    values = np.geomspace(*ends, 50) * 10.0**exponent
+    line = Series("m", np.arange(50.0), values)
+    across = Series("m", values, np.arange(50.0))
+    chart = ChartData("c", "c", (Panel(Axis("round"), Axis("error", "log"), (line,)),))
+    narrow = ChartData("n", "n", (Panel(Axis("error", "log"), Axis("round"), (across,)),) * 3, columns=3)
+    assert_legible(paper.figure(narrow, paper.COLUMN))
+    figure = paper.figure(chart, paper.COLUMN)
+    figure.canvas.draw()
+    axis = figure.axes[0].yaxis
+    low, high = figure.axes[0].get_ylim()
+    shown = [place for place in axis.get_majorticklocs() if low <= place <= high]
+    assert len(shown) >= 3
+    assert all(tick.label1.get_text() for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high)
+    assert_legible(figure)
+
+
 def test_a_style_of_the_users_own_makes_no_formulas(monkeypatch):
     monkeypatch.setitem(matplotlib.rcParams, "text.usetex", True)
     chart = charts((r"\undefined", "random"))["regret_vs_round"]

@@ -1,0 +1,52 @@
+"""Sets the scales and the ticks of matplotlib axes."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter, SymmetricalLogLocator
+
+from pausejax.plotting.data import Axis
+from pausejax.plotting.words import cut, plain
+
+_LONGEST_NAME = 16
+"""Largest number of letters in the name of a tick."""
+_DECADES = {"x": 0.45, "y": 0.2}
+"""Least distance between ticks of a log or symlog axis, in inches."""
+
+
+class _Decades(SymmetricalLogLocator):
+    """Places ticks at 0 and at powers of ten; leaves out the powers next to 0 if ticks are crowded."""
+
+    def __init__(self, linear: float) -> None:
+        super().__init__(base=10, linthresh=linear)
+        self.linear = linear
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Returns the ticks from `vmin` to `vmax`."""
+        places, ends = np.asarray(super().tick_values(vmin, vmax)), (-min(vmin, vmax), max(vmin, vmax))
+        decades = sum(1 + np.log10(max(end / self.linear, 1)) for end in ends)
+        return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
+
+
+def set_ticks(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
+    """Sets the scale and the ticks of the axis `which` ("x" or "y"), which is `inches` long."""
+    if axis.names:
+        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
+        crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
+        places = np.arange(len(names)) + (0.5 if cells else 0)
+        getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
+        return
+    settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
+    getattr(axes, f"set_{which}scale")(axis.scale, **settings)
+    drawn = getattr(axes, f"{which}axis")
+    if axis.scale == "symlog":
+        drawn.set_major_locator(ticks := _Decades(axis.linear))
+        ticks.set_params(numticks=max(int(inches / _DECADES[which]), 2))
+    low, high = sorted(getattr(axes, f"get_{which}lim")())
+    if axis.scale == "log" and 0 < 10 * low < high:
+        drawn.set_minor_formatter(NullFormatter())
+        room = inches / _DECADES[which]
+        if high < 100 * low and 3 * np.log10(high / low) < room:  # powers of ten alone are one or two ticks
+            drawn.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            drawn.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))
