@@ -91,7 +91,7 @@ def test_it_opens_at_every_width_by_day_and_night(address, chromium, scheme):
 def test_it_can_be_searched(address, chromium):
     tab = chromium.new_page()
     tab.goto(f"{address}/index.html")
-    # Typed, for the theme reads the field when a key is let go: a field filled at once may be read while it is empty.
+    # Typed, because the theme reads the field when a key is let go. `fill` presses no key.
     tab.locator("[data-md-component=search-query]").click()
     tab.keyboard.type("paired_difference")
     tab.locator(".md-search-result__item").first.wait_for(state="attached")

@@ -67,9 +67,9 @@ def learn(
     has_combine = learning.build_aggregator(first | world.files).combine is not None
     needs_updates = config.build(first, world.files).needs_updates
     memory: Memory = state.memory
-    weight = close.aggregated.weights
+    there, weight = close.aggregated.members >= 0, close.aggregated.weights
     if close.factor is not None:
-        weight = weight * close.factor
+        weight = jnp.where(there, weight * close.factor, 0.0)
     # If rounds overlap, the jobs have other slots than `weight`. Their sum is then computed below.
     jobs = _jobs(world, state, keys, close.to_train, close.to_train.weights if close.overlap else weight)
     trained = train(
@@ -93,8 +93,7 @@ def learn(
             state.work, close.overlap, loss, loss_rms, updates
         )
         # Updates that are not aggregated may contain NaN. Their weight 0 does not remove it: 0 · NaN is NaN.
-        there = (aggregated.members >= 0)[:, :, None]
-        total = jnp.sum(jnp.where(there, updates * weight[:, :, None], 0.0), axis=1)
+        total = jnp.sum(jnp.where(there[:, :, None], updates * weight[:, :, None], 0.0), axis=1)
 
     def mean_of(
         values: Hyper, key: jax.Array, total: jax.Array, updates: jax.Array, weight: jax.Array
@@ -102,10 +101,7 @@ def learn(
         mechanism, key = config.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
         return aggregate(learning, mechanism, values | world.files, key, total, updates, weight)
 
-    # If rounds overlap, only the noise of a trusted server uses these weights. It may ignore factors <= 1.
-    weight = aggregated.weights if close.overlap else weight
     mean = jax.vmap(mean_of)(hyper, keys, total, updates, weight)
-    there = aggregated.members >= 0
     member = jnp.maximum(aggregated.members, 0)
     size = world.data.size[world.partition[:, None], member]
     share = jnp.take_along_axis(world.data_share, member, axis=1)
@@ -114,7 +110,7 @@ def learn(
         share=jnp.where(there, share, 0.0),
         steps=jnp.where(there, num_steps(learning.training, size).astype(jnp.float32), 0.0),
     )
-    anyone = jnp.any(aggregated.weights > 0, axis=1)
+    anyone = jnp.any(weight > 0, axis=1)
     weights, server = step_server(
         learning, state.params, mean, memory.server, hyper, world.files, arrived, anyone
     )

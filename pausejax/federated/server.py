@@ -101,7 +101,7 @@ def step_server(
       hyper: traced hyper-parameters by name, [R] each.
       files: tables that all runs share.
       arrived: the clients whose uploads are in the mean, [R, n] each.
-      anyone: bool [R], whether any update has arrived.
+      anyone: bool [R], whether any update has arrived whose weight is above 0.
     """
     example = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), learning.sent)
     upload: Weights = jax.vmap(ravel_pytree(example)[1])(mean)

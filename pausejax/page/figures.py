@@ -104,30 +104,29 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
     The tables show the last value of each line, all points of a set of points, and all cells of a heat map.
     The numbers of rows and points are limited.
     """
-    tables, rows, more = [], [], False
+    tables, rows, more, first = [], [], False, chart.panels[0]
+    alike = all((panel.x, panel.y) == (first.x, first.y) for panel in chart.panels)
     for panel in chart.panels:
-        title = panel.title or f"{panel.y.label} against {panel.x.label}"
+        title = panel.title if alike else panel.what
         if panel.cells is not None:
             more |= len(panel.cells) > _MOST_ROWS
             headings = (f"{panel.y.label} \\ {panel.x.label}", *_places(panel.x, panel.cells.shape[1]))
             names = _places(panel.y, len(panel.cells))
             cells = [(name, *map(_short, row)) for name, row in zip(names, panel.cells, strict=True)]
-            tables.append(Table(title, headings, cells[::-1][:_MOST_ROWS], title))
+            tables.append(Table(panel.what, headings, cells[::-1][:_MOST_ROWS], panel.what))
         for one in panel.series:
             for place in _shown(one):
                 name = one.names[place] if one.names else ""
-                rows.append((one.label, panel.title, name, *_values(panel, one, place)))
+                rows.append((one.label, title, name, *_values(panel, one, place)))
             more |= one.mark not in ("line", "step") and len(one.x) > _MOST_POINTS
-        rows += [(text or "level", panel.title, "", "", _short(at), "") for text, at in panel.levels]
+        rows += [(text or "level", title, "", "", _short(at), "") for text, at in panel.levels]
     more |= len(rows) > _MOST_ROWS
     if rows:
-        first = chart.panels[0]
-        alike = all((panel.x, panel.y) == (first.x, first.y) for panel in chart.panels)
         across, upwards = (first.x.label, first.y.label) if alike else ("x", "y")
         headings = ("series", "panel", "point", across, upwards, "95 % interval")
         used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
         kept = [tuple(row[i] for i in used) for row in rows[:_MOST_ROWS]]
-        caption = "the last value of each line, and every point" if chart.panels else ""
+        caption = "the last value of each line, and every point"
         tables.append(Table(title_of(chart.name), tuple(headings[i] for i in used), kept, caption))
     return tables, more
 

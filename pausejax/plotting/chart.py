@@ -81,8 +81,9 @@ class Chart(ChartData):
     def to_dataframe(self) -> pd.DataFrame:
         """Returns the numbers of the chart, with a row for each point or each cell of a heat map.
 
-        The columns are panel, series, name, x, y, low, high and color. A cell of a heat map has its column as
-        x, its row as y, and its value as color.
+        The columns are panel, series, name, x, y, low, high and color. The column panel has the panel's
+        title, or the names of its axes. A cell of a heat map has its column as x, its row as y, and its
+        value as color.
         """
         parts = [_frame_of(panel) for panel in self.panels]
         return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
@@ -141,7 +142,7 @@ def _frame_of(panel: Panel) -> pd.DataFrame:
         frame = pd.DataFrame({"series": one.label, "name": list(one.names) or "", **columns})
         parts.append(frame.assign(**{key: np.nan if value is None else value for key, value in more.items()}))
     whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    whole.insert(0, "panel", panel.title)
+    whole.insert(0, "panel", panel.what)
     return whole.reindex(columns=["panel", "series", "name", "x", "y", "low", "high", "color"])
 
 

@@ -76,6 +76,11 @@ class Panel:
     note: str = ""
     """A note on what the panel leaves out."""
 
+    @property
+    def what(self) -> str:
+        """The title, or what is drawn against what if the panel has no title."""
+        return self.title or f"{self.y.label} against {self.x.label}"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChartData:

@@ -90,8 +90,8 @@ def search(
     if held is None:
         # This raises an error at once if a program can't be built or does not fit into memory.
         executor.layouts(everything, store)
-        held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
-        held = search_file.write(folder, held) if folder else held
+        more = {"lists": executor.workers, "batch": _batch(study, options)}
+        held = search_file.write(folder, wanted, more) if folder else {**wanted, **more}
     if tracker:
         start_tracker(tracker, everything)
     steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])

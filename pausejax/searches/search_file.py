@@ -45,6 +45,40 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
             what = "is damaged. Repeat the command that began the search, or choose another folder"
             raise SpecError([f"--out {folder}: {NAME} {what}"]) from error
         return None
+    _refuse_another(folder, held, wanted)
+    return held
+
+
+def write(folder: Folder, wanted: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the file `search.json`, unless another process has written it; returns the file's content.
+
+    Args:
+      folder: the folder of the search.
+      wanted: the values of "spec", "options" and "versions" in this process.
+      more: further values, which the process that writes the file decides for all.
+
+    Raises:
+      SpecError: meanwhile another process has begun another search in the folder.
+      OSError: the file can't be written, for example because no space is left.
+    """
+    content = {**wanted, **more}
+    with folder.lock(study_folder.LOCK):
+        try:
+            held = dict(read_sealed(folder, NAME))
+        except FileNotFoundError:
+            write_sealed(folder, NAME, content)
+            return content
+        except (OSError, TypeError, ValueError):
+            folder.remove(NAME)
+            events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
+            write_sealed(folder, NAME, content)
+            return content
+    _refuse_another(folder, held, wanted)
+    return held
+
+
+def _refuse_another(folder: Folder, held: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raises SpecError if a search of this content is not the one that this process wants."""
     asked = json.loads(json.dumps(dict(wanted)))
     if problem := _other_versions(held.get("versions", {}), asked.pop("versions")):
         raise SpecError([f"--out {folder}: {problem}"])
@@ -52,25 +86,6 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     if changed:
         what = f"holds another search, which differs in {', '.join(changed)}. Choose another folder"
         raise SpecError([f"--out {folder}: {what}"])
-    return held
-
-
-def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the file `search.json`, unless another process has written it; returns the file's content.
-
-    Raises:
-      OSError: the file can't be written, for example because no space is left.
-    """
-    with folder.lock(study_folder.LOCK):
-        try:
-            return dict(read_sealed(folder, NAME))
-        except FileNotFoundError:
-            pass
-        except (OSError, TypeError, ValueError):
-            folder.remove(NAME)
-            events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
-        write_sealed(folder, NAME, dict(content))
-    return dict(content)
 
 
 def _is_of(folder: Folder, spec: str) -> bool:

@@ -147,6 +147,9 @@ class Reader:
         if not isinstance(label, str) or not label or not label.isprintable():
             self.say("policy.label", label, "must be a non-empty string without control characters")
             label = plain
+        if label != " ".join(label.split()):
+            hidden = "a page shows neither spaces at the ends nor several spaces in a row"
+            self.say("policy.label", label, f"must have single spaces between words: {hidden}")
         if label.startswith("_"):
             self.say("policy.label", label, "must not begin with _: a legend omits labels that begin with _")
         return PolicySpec(algorithm, label, axes, groups)

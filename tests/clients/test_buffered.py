@@ -10,6 +10,7 @@ import pytest
 import pausejax
 from pausejax import kinds, network, parts
 from pausejax.clients.inputs import FAILURE, round_key
+from pausejax.federated.aggregators import Aggregator
 from pausejax.network import Close, Ending, Work
 from pausejax.policies import Policy, cohort, memoryless
 from pausejax.study.spec import SpecError
@@ -256,3 +257,39 @@ def test_a_factor_multiplies_the_weights_whether_clients_may_wait_or_not(waiting
     start, quarter, whole = result["final_model"].values
     assert np.abs(whole - start).max() > 1e-3
     np.testing.assert_allclose(quarter - start, 0.25 * (whole - start), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_every_aggregator_sees_the_factors(waiting, own_parts):
+    """Updates of factor 0 leave the model as it is, and factors of updates that fail are not read."""
+
+    @parts.ending
+    def scaled(*, size: float = 1.0) -> Ending:
+        """Everybody who does not fail counts, with the factor `size`."""
+
+        def close(work):
+            counts = (work.client >= 0) & ~work.fails
+            return Close(jnp.float32(1.0), counts, None, jnp.where(counts, size, jnp.nan))
+
+        return Ending(close, waiting=waiting)
+
+    @parts.aggregator
+    def by_weight() -> Aggregator:
+        """The weighted mean, made of single updates."""
+
+        def combine(updates, weights):
+            return jnp.sum(jnp.where(weights[:, None] > 0, updates * weights[:, None], 0.0), axis=0)
+
+        return Aggregator(combine)
+
+    asked = {**SMALL, "seeds": 1, "rounds": 3, "model": "linear", "private": False, "keep_models": True}
+    asked |= {"ending": "scaled", "failure_probability": 0.4, "server_optimizer": "fedavgm"}
+    moved = {}
+    for aggregator in ("mean",) if waiting else ("mean", "by_weight", "median", "krum"):
+        result = pausejax.simulate("random", aggregator=aggregator, size=[0.0, 0.25, 1.0], **asked)
+        zero, *moved[aggregator] = result["final_model"].values
+        start = pausejax.simulate("random", **{**asked, "rounds": 1}, size=0.0)["final_model"].values[0]
+        np.testing.assert_array_equal(zero, start)
+        assert np.isfinite(moved[aggregator]).all()
+    np.testing.assert_allclose(moved.get("by_weight", moved["mean"]), moved["mean"], atol=1e-6)

@@ -37,6 +37,16 @@ def test_numbers_beneath_a_chart_are_the_chart_s():
     assert len(table.rows) == 60 and more
 
 
+def test_points_of_panels_with_unlike_axes_say_whose_they_are():
+    point = (Series("pause", np.ones(1), np.ones(1), mark="point"),)
+    panels = tuple(Panel(Axis(name), Axis("time"), point) for name in "αγ")
+    (table,), _ = figures.numbers(ChartData("effects", "", panels))
+    assert table.headings == ("series", "panel", "x", "y")
+    assert [row[1] for row in table.rows] == ["time against α", "time against γ"]
+    (table,), _ = figures.numbers(ChartData("curves", "", panels[:1] * 2))
+    assert table.headings == ("series", "α", "time")
+
+
 def test_a_switch_of_the_scale_stands_where_all_values_are_positive():
     made = charts()
     switches = {figure.name: figure.scales for figure in figures.figures(made)[0]}

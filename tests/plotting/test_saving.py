@@ -71,6 +71,16 @@ def test_a_size_without_room_for_labels_is_refused():
             of(kind).encode("png", 0.5, 0.5)
 
 
+def test_numbers_of_panels_without_titles_say_their_axes():
+    cells = [np.arange(4.0).reshape(2, 2), np.arange(6.0).reshape(2, 3)]
+    names = [tuple("abc")[: grid.shape[1]] for grid in cells]
+    upwards = Axis("y", names=("low", "high"))
+    panels = [Panel(Axis(x, names=names[i]), upwards, cells=cells[i]) for i, x in enumerate("xz")]
+    frame = Chart("c", "c", tuple(panels)).to_dataframe()
+    for panel, name in zip(panels, ("y against x", "y against z"), strict=True):
+        np.testing.assert_array_equal(frame[frame["panel"] == name]["color"], panel.cells.ravel())
+
+
 def test_the_numbers_are_those_that_are_drawn():
     frame = of().to_dataframe()
     for one in of().panels[0].series:

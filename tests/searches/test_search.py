@@ -14,7 +14,7 @@ from pausejax.execution.play import play_in_memory
 from pausejax.execution.program import GroupProgram
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
-from pausejax.searches import confirm
+from pausejax.searches import confirm, search_file
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.result import summary
 from pausejax.searches.search import search
@@ -241,6 +241,18 @@ def test_constraints_are_kept_by_the_best():
 def test_constraints_that_nobody_keeps_are_said():
     played = play(BANDIT, REGRET._replace(constraints=("max_leakage<=0.001",), trials=6))
     assert summary(played).endswith("no setting keeps the constraints")
+
+
+@pytest.mark.parametrize("changed", [{"trials": 4}, {"metrics": ("max_leakage",)}])
+def test_a_search_that_begins_beside_another_does_not_share_its_folder(tmp_path, monkeypatch, changed):
+    first = play(BANDIT, REGRET._replace(trials=3), Folder(tmp_path))
+    before = Folder(tmp_path).read("trials.json")
+    # This process looked into the folder before the other one wrote its file.
+    monkeypatch.setattr(search_file, "read", lambda folder, wanted: None)
+    with pytest.raises(SpecError, match=f"another search, which differs in {next(iter(changed))}"):
+        play(BANDIT, REGRET._replace(**{"trials": 3, **changed}), Folder(tmp_path))
+    assert Folder(tmp_path).read("trials.json") == before
+    assert play(BANDIT, REGRET._replace(trials=3), Folder(tmp_path)).rows == first.rows
 
 
 def test_other_searches_and_studies_keep_their_folders(tmp_path):

@@ -88,6 +88,8 @@ def test_overrides_replace_values_under_any_spelling():
         ({"policy": [{"label": "x"}]}, "policy.name = None: must be one of"),
         ({"policy": [{"name": "pause"}] * 2}, 'policy.label = "pause": is used twice'),
         ({"policy": [{"name": "pause", "label": "_own"}]}, 'policy.label = "_own": must not begin with _'),
+        ({"policy": [{"name": "pause", "label": "A "}]}, 'policy.label = "A ": must have single spaces'),
+        ({"policy": [{"name": "pause", "label": "A  b"}]}, 'policy.label = "A  b": must have single spaces'),
         ({"policy": [{"name": "random", "selector": "exact"}]}, "the policy random does not read it"),
         ({"policy": [{"name": "pause", "alfa": 3}]}, "policy.alfa: unknown key"),
     ],
