@@ -33,8 +33,8 @@
     const value = known[0].one.x[known[0].place], off = (hit) => Math.abs(height(hit) - up);
     tip.replaceChildren(made("b", `${usermeta.labels[0]} ${params[0].value.x[Math.round(value)] ?? short(value)}`));
     for (const { one, place } of hits.sort((a, b) => off(a) - off(b)).slice(0, 16).sort((a, b) => height(a) - height(b))) {
-      const interval = one.low[place] == null ? "" : ` (${short(one.low[place])} to ${short(one.high[place])})`;
-      tip.append(made("div", made("i"), made("span", one.series), made("span", short(one.y[place]) + interval)));
+      const interval = one.low[place] == null ? "" : ` (${short(one.low[place])} to ${short(one.high[place])})`, own = one.x[place];
+      tip.append(made("div", made("i"), made("span", one.series), made("span", short(one.y[place]) + interval + (own === value ? "" : ` at ${short(own)}`))));
       tip.lastChild.firstChild.style.background = one.ink;
     }
     const guide = box.nextElementSibling, right = event.clientX + 14;

@@ -119,6 +119,22 @@ def test_pointing_at_lines_tells_all_of_them(opened):
     assert tip.is_hidden() and tab.locator(".guide:visible").count() == 0
 
 
+def test_pointing_at_lines_with_times_of_their_own_tells_the_time_of_each_value(opened):
+    tab = opened()
+    _, box = plot_of(tab, "[data-chart=accuracy_vs_time]")
+    tab.mouse.move(*spot(box, 0.6, 0.5))
+    tip = tab.locator("#tip")
+    head = float(tip.locator("b").inner_text().rsplit(" ", 1)[1])
+    told = [[part.text_content() for part in row.locator("span").all()] for row in tip.locator("div").all()]
+    assert {label for label, _ in told} == set(HOSTILE)
+    for label, value in told:
+        own = float(value.rsplit(" at ", 1)[1]) if " at " in value else head
+        place = HOSTILE.index(label)
+        mean = (place + 1) * np.sqrt(own - 0.3 * place)
+        np.testing.assert_allclose(float(value.split()[0]), mean, rtol=2e-3)
+    assert sum(" at " in value for _, value in told) == len(HOSTILE) - 1
+
+
 def test_a_finger_asks_too_and_the_page_still_scrolls(opened):
     tab = opened(420, has_touch=True, is_mobile=True)
     _, box = plot_of(tab, REGRET)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -165,3 +166,29 @@ def test_a_parameter_of_the_explorer_is_that_of_the_runs():
     made = Sweep(("a", "b", "c"), axes, columns, 1, np.ones(3, bool), (1, 2, 0))
     (row,) = explorer.explorer(made)["data"]["values"]
     assert row["c0"] == gamma.tolist() and row["c1"] == [float(f"{value:.5g}") for value in gamma / 7]
+
+
+@pytest.mark.parametrize("scale", ["linear", "log", "symlog"])
+@pytest.mark.parametrize(("high", "linear"), [(10, 0.1), (0.004, 0.001), (3e7, 1.0), (400, 0.5)])
+def test_labels_of_ticks_are_where_their_numbers_are(scale, high, linear):
+    vl_convert = pytest.importorskip("vl_convert", reason="no vl-convert-python, of the extra test")
+    y = np.array([linear if scale == "log" else -high / 3, high])
+    axis = Axis("y", scale, linear=linear)
+    chart = ChartData("a", "", (Panel(ROUND, axis, (Series("a", np.arange(2.0), y),)),))
+    document = vega.spec(chart, chart.panels[0])
+    low, top = document["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    svg = vl_convert.vegalite_to_svg(vega.as_json(document), vl_version="6.4")
+    labels = re.findall(r'role-axis-label".*?</g>', svg, re.DOTALL)[1]
+    found = re.findall(r'translate\([^,]*,([-\d.]+)\)"[^>]*>([^<]+)<', labels)
+    places, values = np.array(
+        [(float(at), float(text.replace("−", "-").replace(",", ""))) for at, text in found]
+    ).T
+    bend = {
+        "linear": np.asarray,
+        "log": np.log,
+        "symlog": lambda v: np.sign(v) * np.log1p(np.abs(np.asarray(v)) / linear),
+    }[scale]
+    share = (bend(values) - bend(low)) / (bend(top) - bend(low))
+    assert len(found) >= 3
+    slope, start = np.polyfit(share, places, 1)
+    np.testing.assert_allclose(start + slope * share, places, atol=1)
