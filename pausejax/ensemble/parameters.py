@@ -69,7 +69,13 @@ PARAMETERS: dict[str, Parameter] = table(
             symbol="η",
         ),
         "exploration_rate": Parameter(
-            0.0, "ξ, exploration rate; 0: 1/√T", low=0, high=1, traced=True, aliases=("xi",), symbol="ξ"
+            0.0,
+            "ξ, exploration rate; 0: 1/√T, but 1/√2 in a single round",
+            low=0,
+            high=1,
+            traced=True,
+            aliases=("xi",),
+            symbol="ξ",
         ),
     },
 )

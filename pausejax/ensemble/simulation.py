@@ -232,6 +232,9 @@ def rounds_of(study: Study, group: Group, cache: DataCache) -> int:
 
 
 def _settings(runs: Sequence[Run], rounds: int) -> Runs:
+    # One round would have an exploration rate of 1, which is out of range.
+    exploration = max(rounds, 2) ** -0.5
+
     def column(name: str, default: float = 0.0) -> np.ndarray:
         """Returns the values of a parameter, one for each run.
 
@@ -242,7 +245,7 @@ def _settings(runs: Sequence[Run], rounds: int) -> Runs:
     return Runs(
         seed=np.array([run.seed for run in runs]),
         learning_rate=column("learning_rate", rounds**-0.5),
-        exploration_rate=column("exploration_rate", rounds**-0.5),
+        exploration_rate=column("exploration_rate", exploration),
         budget=column("budget"),
         uplink=column("uplink"),
         spending=column("spending", 1.0),

@@ -65,7 +65,9 @@ def renyi_epsilon(
     spent = _schedule(participations, privacy_budget, budget_decay)
     far = np.log(order / (2 * order - 1)) + (order - 1) * spent
     near = np.log((order - 1) / (2 * order - 1)) - order * spent
-    return float(np.logaddexp(far, near).sum() / (order - 1)) * _copies(num_parameters, clip)
+    # Rounding can make a tiny divergence negative.
+    divergence = np.maximum(np.logaddexp(far, near), 0.0)
+    return float(divergence.sum() / (order - 1)) * _copies(num_parameters, clip)
 
 
 def approximate_epsilon(

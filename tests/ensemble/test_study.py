@@ -52,6 +52,13 @@ def test_result_is_labelled(result):
 
 
 @pytest.mark.slow
+def test_a_single_round_can_be_simulated():
+    result = pausejax.simulate(["efl_fg", "fedboost"], **{**SMALL, "rounds": 1, "eval_every": 1})
+    np.testing.assert_allclose(result["exploration_rate"][:2], 2**-0.5)
+    assert np.isfinite(result["mse"]).all()
+
+
+@pytest.mark.slow
 def test_result_is_the_simulation(result):
     pool = fit_pool(load_regression("diabetes"))
     direct = simulate(

@@ -357,3 +357,9 @@ def test_bad_arguments_are_named(changes, message):
             accounting.renyi_epsilon(1, 1.0, 0.1, order=order)
     with pytest.raises(ValueError, match="must have 2 samples or more"):
         epsilon_lower_bound(np.ones(1), np.ones(5))
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 7.0])
+def test_a_tiny_divergence_is_not_negative(order):
+    for budget in np.geomspace(1e-12, 1e-6, 30):
+        assert accounting.renyi_epsilon(2, budget, DECAY, order=order) >= 0
