@@ -13,8 +13,8 @@ from pausejax.analysis.settings import axes_of, column_of
 
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 
-_COMMANDS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that make a spreadsheet evaluate a cell of a CSV file as a formula."""
+_COMMANDS = ("=", "+", "-", "@", "\t", "\r", "'")
+"""First characters before which a cell of a CSV file gets an apostrophe."""
 
 
 def to_dataframe(
@@ -133,7 +133,10 @@ def _nullable(column: np.ndarray) -> Any:
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with an apostrophe before each text that a spreadsheet would evaluate as a formula."""
+    """Returns a table with an apostrophe before each text that a spreadsheet would evaluate as a formula.
+
+    A text that begins with an apostrophe gets another, so that unlike texts stay unlike.
+    """
     changed = {}
     for name, column in frame.items():
         if column.dtype.kind == "O":

@@ -19,6 +19,8 @@ _MOST_NAMES = 16
 
 If an axis has more names, overlapping names are hidden.
 """
+_FOUR_DIGITS = ".4~g"
+"""Format of a number with four digits, in the language of D3."""
 _MOST_DECADES = 4
 """If a symlog axis spans fewer decades than this number, it also has ticks at 2 and 5."""
 _QUIET = "#8888"
@@ -136,8 +138,15 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
     scale: dict[str, Any] = {"type": kind, "scheme": VIRIDIS, "domain": numbers(ends)}
     scale |= {"constant": axis.linear} if kind == "symlog" else {}
     scale |= {"zero": False} if kind == "linear" else {}
-    shown = {"title": textwrap.wrap(axis.label, 24), "gradientLength": 120} if legend else None
-    condition = {"field": "shade", "type": "quantitative", "scale": scale, "legend": shown}
+    shown: dict[str, Any] = {"title": textwrap.wrap(axis.label, 24), "gradientLength": 120}
+    # Vega rounds the two ends of a scale to the digits of its ticks unless a format is given.
+    shown |= {} if axis.names else {"format": _FOUR_DIGITS}
+    condition = {
+        "field": "shade",
+        "type": "quantitative",
+        "scale": scale,
+        "legend": shown if legend else None,
+    }
     return {"condition": {"test": "isValid(datum.shade)", **condition}, "value": GREY}
 
 
@@ -154,7 +163,7 @@ def tip(field: str, title: str) -> dict[str, Any]:
     backslashes.
     """
     words = " ".join(title.split())[:80].replace("\\", "\\\\")
-    shown = {"type": "quantitative", "format": ".4~g"} if field == "shade" else {"type": "nominal"}
+    shown = {"type": "quantitative", "format": _FOUR_DIGITS} if field == "shade" else {"type": "nominal"}
     return {"field": field, **shown, "title": words or field}
 
 

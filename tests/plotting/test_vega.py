@@ -192,3 +192,17 @@ def test_labels_of_ticks_are_where_their_numbers_are(scale, high, linear):
     assert len(found) >= 3
     slope, start = np.polyfit(share, places, 1)
     np.testing.assert_allclose(start + slope * share, places, atol=1)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (8.4236, 29.321), (0.21059, 0.73303), (3e-4, 50.0)])
+def test_labels_of_a_colour_scale_are_its_numbers(scale, low, high):
+    vl_convert = pytest.importorskip("vl_convert", reason="no vl-convert-python, of the extra test")
+    x = np.array([1.0, 2.0])
+    points = Series("a", x, x, mark="point", color=np.array([low, high]))
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (points,)),), color=Axis("ζ", scale))
+    svg = vl_convert.vegalite_to_svg(vega.as_json(vega.spec(chart, chart.panels[0])), vl_version="6.4")
+    labels = re.findall(r'role-legend-label".*?</g>', svg, re.DOTALL)[0]
+    found = [float(text.replace("−", "-")) for text in re.findall(r">([^<>]+)</text>", labels)]
+    assert len(found) >= 2 and all(low * 0.999 <= number <= high * 1.001 for number in found)
+    assert len(set(found)) == len(found)
