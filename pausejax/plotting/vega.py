@@ -150,7 +150,7 @@ class _Writer:
             found[letter] = channel(axis, letter, f"{self.names}.{letter}")
             found[letter]["field"] = fields.get(letter, letter)
             if axis.scale == "symlog" and not axis.names:
-                found[letter]["axis"] = {"values": ticks(axis, *self.ends[letter]), "format": ",~g"}
+                found[letter]["axis"] = {"values": ticks(axis, *self.ends[letter]), "format": ",.6~g"}
             found[letter]["scale"]["domain"] = {"expr": f"{letter}_ends"} if self.page else self.ends[letter]
         return found
 

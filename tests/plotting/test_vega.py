@@ -189,7 +189,7 @@ def test_labels_of_ticks_are_where_their_numbers_are(scale, high, linear):
         "symlog": lambda v: np.sign(v) * np.log1p(np.abs(np.asarray(v)) / linear),
     }[scale]
     share = (bend(values) - bend(low)) / (bend(top) - bend(low))
-    assert len(found) >= 3
+    assert len(found) >= 3 and not any("e" in text for _, text in found if high < 1e6)
     slope, start = np.polyfit(share, places, 1)
     np.testing.assert_allclose(start + slope * share, places, atol=1)
 
