@@ -4,7 +4,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter, SymmetricalLogLocator
+from matplotlib.ticker import (
+    LogFormatterSciNotation,
+    LogLocator,
+    NullFormatter,
+    StrMethodFormatter,
+    SymmetricalLogLocator,
+)
 
 from pausejax.plotting.data import Axis
 from pausejax.plotting.words import cut, plain
@@ -47,6 +53,9 @@ def set_ticks(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool)
     if axis.scale == "log" and 0 < 10 * low < high:
         drawn.set_minor_formatter(NullFormatter())
         room = inches / _DECADES[which]
-        if high < 100 * low and 3 * np.log10(high / low) < room:  # powers of ten alone are one or two ticks
+        # Powers of ten alone would be one or two ticks.
+        if high < 100 * low and 3 * np.log10(high / low) < room:
             drawn.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            drawn.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))
+            short = low >= 1e-3 and high < 1e5
+            powers = LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf))
+            drawn.set_major_formatter(StrMethodFormatter("{x:g}") if short else powers)
