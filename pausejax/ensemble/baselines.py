@@ -17,7 +17,9 @@ def fixed(mixing: jax.Array) -> EnsemblePolicy:
       mixing: float32 [K, R], the weights of the models; models of weight 0 are not sent.
     """
     choice = Choice(mixing > 0, mixing)
-    return EnsemblePolicy(lambda: (), lambda key, state: choice, lambda state, *_: state, certain_loss)
+    return EnsemblePolicy(
+        lambda: (), lambda key, state: choice, lambda state, *_: state, certain_loss, min_sent=1
+    )
 
 
 def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
@@ -69,7 +71,7 @@ def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
     def update(state: Sum, choice: Choice, feedback: Feedback) -> Sum:
         return compensated.add(state, feedback.model_loss)
 
-    return EnsemblePolicy(init, select, update, certain_loss)
+    return EnsemblePolicy(init, select, update, certain_loss, min_sent=1)
 
 
 class _Exp3Plan(NamedTuple):
@@ -105,4 +107,4 @@ def exp3(*, num_models: int, learning_rate: jax.Array, exploration_rate: jax.Arr
         error = jnp.square(predictions - targets[None])
         return jnp.sum(choice.plan.probability[:, None] * error, axis=0)
 
-    return EnsemblePolicy(init, select, update, expected_loss)
+    return EnsemblePolicy(init, select, update, expected_loss, min_sent=1)

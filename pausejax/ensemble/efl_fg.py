@@ -125,4 +125,4 @@ def efl_fg(
         neighbours = jnp.sum(plan.graph, axis=1)
         return term + jnp.where(round_number == 1, jnp.log(num_models * neighbours) / rate, 0.0)
 
-    return EnsemblePolicy(init, select, update, expected_loss, regret_bound)
+    return EnsemblePolicy(init, select, update, expected_loss, regret_bound, min_sent=1)

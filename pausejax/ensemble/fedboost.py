@@ -109,4 +109,4 @@ def fedboost(
         spread = jnp.square(mixture) * (1 - gamma) / gamma
         return jnp.square(mean - targets) + jnp.sum(spread[:, None] * jnp.square(predictions), axis=0)
 
-    return EnsemblePolicy(init, select, update, certain_loss if normalized else expected_loss, min_sent=0)
+    return EnsemblePolicy(init, select, update, certain_loss if normalized else expected_loss)

@@ -150,9 +150,9 @@ def _advance(
         state, record = carry
         keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, round_number)))(seed_keys)
         choice = rules.select(keys[seed_index, 0], state)
-        reporting = jnp.minimum(
-            hyper.uplink // (jnp.sum(choice.sent, axis=0, dtype=jnp.int32) + 1), num_clients
-        )
+        choice = choice._replace(mixing=jnp.where(choice.sent, choice.mixing, 0.0))
+        num_sent = jnp.maximum(jnp.sum(choice.sent, axis=0, dtype=jnp.int32), rules.min_sent)
+        reporting = jnp.minimum(hyper.uplink // (num_sent + 1), num_clients)
         clients = _draw_clients(keys[:, 1], num_clients, max_reporting)[:, seed_index]
         row = world.order[seed_index[None], ((round_number - 1) * num_clients + clients) % num_rows]
         sample = jnp.moveaxis(world.table[row], -1, 0)

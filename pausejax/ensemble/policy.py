@@ -19,7 +19,10 @@ class Choice(NamedTuple):
     sent: jax.Array
     """bool [K, R], the models that are sent, S_t."""
     mixing: jax.Array
-    """float32 [K, R], the weights of the models' predictions in the ensemble; 0 for models not sent."""
+    """float32 [K, R], the weights of the models' predictions in the ensemble.
+
+    The weights of models that are not sent are replaced by 0.
+    """
     plan: Any = None
     """Data of the draw, which only the policy's `update`, `expected_loss` and `regret_bound` read."""
 
@@ -55,8 +58,11 @@ class EnsemblePolicy(NamedTuple):
     regret_bound: Callable[[Choice, jax.Array, jax.Array], jax.Array] | None = None
     """Function from (choice, round [], num_clients [R]) to the round's summand of the regret bound, [K,
     R]."""
-    min_sent: int = 1
-    """The fewest models that a round may send."""
+    min_sent: int = 0
+    """The fewest models that a round sends. Fewer clients are simulated if it is larger.
+
+    In a round that sends fewer models, as many clients report as if `min_sent` models were sent.
+    """
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:

@@ -89,7 +89,7 @@ def step_server(
 ) -> tuple[Weights, ServerState]:
     """Computes the next global models of all runs from their mean uploads, and the servers' next states.
 
-    If no update arrives in a round, the parameters and the server's state do not change under any optimizer.
+    If no update arrives in a round, the model and the server's state do not change under any optimizer.
     Without this rule, momentum would move the parameters. Under every optimizer, the statistics change by the
     mean of the clients' changes. Noise can make a variance negative; such a variance is replaced by 0.
 
@@ -120,7 +120,9 @@ def step_server(
     if learning.keeps_statistics or not learning.model.has_statistics:
         return weights._replace(params=params), state
     statistics = jax.tree.map(jnp.add, weights.statistics, upload.statistics)
-    return Weights(params, jax.tree_util.tree_map_with_path(_possible, statistics)), state
+    statistics = jax.tree_util.tree_map_with_path(_possible, statistics)
+    kept = jax.vmap(lambda *both, anyone: jax.tree.map(partial(jnp.where, anyone), *both))
+    return Weights(params, kept(statistics, weights.statistics, anyone=anyone)), state
 
 
 def evaluated_weights(

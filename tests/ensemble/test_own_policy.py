@@ -6,7 +6,9 @@ import pytest
 
 import pausejax
 from pausejax import parts
+from pausejax.ensemble import Choice, EnsemblePolicy, fit_pool, load_regression
 from pausejax.ensemble.baselines import exp3, fixed
+from pausejax.ensemble.policy import certain_loss
 
 STUDY = {"mode": "ensemble", "rounds": 60, "eval_every": 30, "num_clients": 5}
 
@@ -49,3 +51,46 @@ def test_a_file_is_refused(tmp_path):
         pausejax.SpecError, match=r"^weights\.table_file = .*: a policy of ensembles can't have"
     ):
         pausejax.simulate(policy, **STUDY)
+
+
+def always(sent, mixing):
+    """Returns a policy that makes the same choice in every round."""
+
+    def select(key, state):
+        return Choice(sent, mixing)
+
+    return EnsemblePolicy(lambda: (), select, lambda state, *_: state, certain_loss)
+
+
+@pytest.mark.slow
+def test_a_policy_that_sends_nothing_is_simulated_with_all_its_reports():
+    @parts.ensemble_policy
+    def silent(*, num_models, num_runs):
+        """Sends no model, so that every prediction is 0."""
+        return always(jnp.zeros((num_models, num_runs), bool), jnp.ones((num_models, num_runs)))
+
+    asked = {**STUDY, "num_clients": 100}
+    alone = pausejax.simulate("silent", uplink=24, **asked)
+    beside = pausejax.simulate("silent", uplink=[24, 100], **asked)
+    assert alone["reports"].values[0].tolist() == [24 * 30, 24 * 60]
+    assert beside["reports"].values[1].tolist() == [100 * 30, 100 * 60]
+    targets = np.asarray(fit_pool(load_regression("diabetes")).targets)
+    assert (alone["mse"].values <= np.square(targets).max()).all()
+    # One round of all clients visits the stream in order; many rounds visit every sample about equally often.
+    np.testing.assert_allclose(beside["mse"].values[1, -1], np.square(targets).mean(), rtol=0.05)
+    for name in ("mse", "best_expert_mse", "regret", "realized_regret", "cost"):
+        np.testing.assert_allclose(alone[name].values[0], beside[name].values[0], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_weights_of_models_that_are_not_sent_count_as_0():
+    @parts.ensemble_policy
+    def mixed(*, num_models, num_runs, cheats: bool = False):
+        """Sends model 0 and mixes it alone, or mixes all models."""
+        first = jnp.broadcast_to((jnp.arange(num_models) == 0)[:, None], (num_models, num_runs))
+        weights = jnp.full((num_models, num_runs), 1 / num_models)
+        return always(first, weights if cheats else jnp.where(first, weights, 0.0))
+
+    result = pausejax.simulate({"name": "mixed", "cheats": [False, True]}, **STUDY)
+    for name in ("mse", "regret", "realized_regret", "cost"):
+        np.testing.assert_allclose(*result[name].values, rtol=1e-6)
