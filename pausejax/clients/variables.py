@@ -135,7 +135,7 @@ METRICS: dict[str, Metric] = {
         "largest leakage ε of any client for whole updates",
         heading="… of the\nupdate",
         shown=".2e",
-        scaled_by=("delta",),
+        scaled_by=("mechanism", "delta"),
     ),
     "cumulative_reward": Metric(
         "reward", "total", True, "1", "sum of the rewards (9) over the rounds", scaled_by=_REWARD

@@ -1,9 +1,9 @@
 """Computes the digests of parts from outside the package. The identities of runs depend on these digests.
 
-A part in a file counts by the content of its file. A part of a session (a notebook, an interpreter or a
-script) counts by all that its function reaches. These are its code, its closures, and the global names that
-it uses, with the session's functions, classes and constants. Objects of installed libraries count by their
-names.
+A part of an installed package counts by the content of its file. A part of a session (a notebook, a script or
+a module that they import) counts by all that its function reaches. These are its code, its closures, and the
+global names that it uses, with the session's functions, classes and constants. Objects of installed libraries
+count by their names. The parts of the files of `use` have no digests here: the files count as a whole.
 """
 
 import copyreg
@@ -54,8 +54,13 @@ def of_others(path: Path) -> bool:
 
 
 def is_of_session(part: Part) -> bool:
-    """Returns whether a part was defined in a notebook, an interpreter or a script."""
-    return part.function.__module__ == "__main__" or not Path(part.file).is_file()
+    """Returns whether a part was defined in a notebook, in a script, or in a module that they import.
+
+    The parts of installed packages and of the files of `use` are not of the session.
+    """
+    if part.function.__module__ == "__main__":
+        return True
+    return not (part.is_of_use or of_others(Path(part.file).resolve()))
 
 
 def digest_of(part: Part) -> str:

@@ -102,7 +102,8 @@ def _load_one(entry: str, folder: str) -> Layer:
     with collecting() as collected:
         files = _execute(entry, base, module)
     layer = Layer(registered_parts(), [Source(entry, module, files)])
-    layer.merge(collected)
+    for part in collected.own():
+        layer.add(dataclasses.replace(part, is_of_use=True))
     _LOADED[entry, str(path)] = layer
     return layer
 

@@ -139,6 +139,8 @@ class Part:
     """Arguments of the decorator that registered the part."""
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Keyword argument of the function for each parameter that has another name in the study."""
+    is_of_use: bool = False
+    """Whether the part was registered by a file of `use`."""
 
     @property
     def reads(self) -> frozenset[str]:

@@ -49,6 +49,17 @@ def test_files_with_data_are_data_sets(two_files):
     assert [panel.title for panel in arrange(result).panels] == paths
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", ["max_leakage", "max_leakage_update"])
+def test_leakages_of_unlike_mechanisms_are_not_compared(metric):
+    small = {"rounds": 2, "seeds": 1, "num_clients": 4, "clients_per_round": 2, "train_samples": 80}
+    result = pausejax.simulate(
+        "random", mechanism=["laplace", "gaussian"], model="linear", max_steps=1, **small
+    )
+    with pytest.raises(ValueError, match="not comparable between runs with different mechanism"):
+        analysis.best(result, metric)
+
+
 def test_what_data_sets_read_has_one_order_in_every_process():
     outputs = kinds.parse({"policy": [{"name": "pause"}]}).outputs
     sources = ("data_file", "tfds_name", "tfds_version")

@@ -61,6 +61,17 @@ def test_a_round_in_which_nobody_arrives_is_no_step_of_the_server(server):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_round_in_which_nobody_arrives_leaves_the_statistics_of_batch_norm(mechanism):
+    """`krum` selects one row, which is noise alone if no update has arrived."""
+    options = {**SMALL, "model": "normed", "aggregator": "krum", "mechanism": mechanism}
+    loss = pausejax.simulate("random", seeds=2, failure_probability=1.0, **options)["test_loss"].values
+    assert (loss == loss[:, :1]).all()
+    some = pausejax.simulate("random", seeds=2, failure_probability=0.0, **options)["test_loss"].values
+    assert (some != some[:, :1]).any()
+
+
+@pytest.mark.slow
 def test_learning_does_not_depend_on_when_a_client_fails():
     """Statistics of a client that has failed in every round are those that nobody has trained."""
     options = {**SMALL, "model": "normed", "batch_statistics": "local", "private": False}

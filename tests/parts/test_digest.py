@@ -1,5 +1,6 @@
 """What the identity of a run knows of parts that a notebook or script defines: all that they reach."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -73,10 +74,39 @@ def forget():
     parts.registered_parts()._own.pop(("quantity", "noted"), None)
 
 
+LAB = """
+import jax.numpy as jnp
+from pausejax import parts
+CONSTANT = 1.0
+def helper(x):
+    return x + CONSTANT
+def register(offset):
+    @parts.quantity
+    def noted(snapshot):
+        'A number.'
+        return jnp.float32(offset) + helper(0.0)
+"""
+
+
 def texts(change):
     made, reads = CHANGES[change]
     for values in ({"v": 1, "f": "sin"}, {"v": 2, "f": "cos"}):
         yield BEFORE + made.format(**values) + "\n" + QUANTITY.format(reads=reads.format())
+
+
+def test_a_part_of_an_imported_module_counts_by_what_it_reaches(tmp_path, monkeypatch):
+    (tmp_path / "lab_of_a_script.py").write_text(LAB)
+    monkeypatch.syspath_prepend(tmp_path)
+    lab = importlib.import_module("lab_of_a_script")
+
+    def digest(offset, constant):
+        lab.CONSTANT = constant
+        lab.register(offset)
+        return digest_of(parts.registered_parts().get("quantity", "noted"))
+
+    asked = [(offset, constant) for offset in (0.0, 3.0) for constant in (1.0, 2.0)]
+    found = [digest(*values) for values in asked]
+    assert len(set(found)) == len(asked) and [digest(*values) for values in asked] == found
 
 
 @pytest.mark.parametrize("change", CHANGES)
