@@ -1,7 +1,6 @@
 """Inputs that ask for too much, mean nothing, or want something of somebody else: refused in one line."""
 
 import os
-import resource
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,8 @@ from pausejax.results.folder import Folder
 
 from . import folders, specs
 from .test_mutations import call
+
+pytestmark = pytest.mark.usefixtures("little_memory")
 
 BANDIT = {**specs.BANDIT, "rounds": 6, "policy": [{"name": "pause"}]}
 TRACE = ["network.latency=trace"]
@@ -45,14 +46,6 @@ def place(tmp_path_factory):
     (folder / "deeper.toml").write_text(f"[{'.'.join('a' * 5000)}]")
     (folder / "digits.toml").write_text("seeds = " + "9" * 5000)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _no_more_memory_than_a_laptop():
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (2**35, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@
 import contextlib
 import io
 import random
-import resource
 import traceback
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -19,24 +17,12 @@ from pausejax.commands import main as cli
 
 from . import mutants
 
+pytestmark = pytest.mark.usefixtures("little_memory")
+
 RUN = 0.1
 """Of the mutants that pass and are tiny: this share is run."""
 TINY = 10_000
 """Rounds × runs × clients that are played in a moment."""
-
-
-@pytest.fixture(autouse=True)
-def _no_more_memory_than_a_laptop():
-    """Limits the memory that the test adds to the process: a spec that asks for all of it fails here.
-
-    Other tests may have run in the process before. So the limit counts from the present size.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    statm = Path("/proc/self/statm")
-    now = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
-    resource.setrlimit(resource.RLIMIT_AS, (now + 2**34, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def call(arguments):
