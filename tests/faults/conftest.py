@@ -10,8 +10,8 @@ import pytest
 def little_memory():
     """Limits the memory that the test adds to the process: a spec that asks for all of it fails here.
 
-    Other tests may have run in the process before, and the compiler of Vega-Lite reserves many addresses. So the
-    limit counts from the present size.
+    Other tests may have run in the process before, and the compiler of Vega-Lite reserves many addresses. So
+    the limit counts from the present size.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     statm = Path("/proc/self/statm")
