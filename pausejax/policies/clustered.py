@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, slots_of_arrived
-from pausejax.selection.linkage import similarity_scheme
+from pausejax.selection.linkage import similarity_scheme, without_rounding
 
 
 @parts.policy
@@ -127,4 +127,4 @@ def size_scheme(data_share: jax.Array, clients_per_round: int) -> jax.Array:
     end = jnp.cumsum(amount)[None, :]
     row = jnp.arange(clients_per_round, dtype=jnp.float32)[:, None]
     poured = jnp.maximum(jnp.minimum(end, row + 1) - jnp.maximum(end - amount[None, :], row), 0.0)
-    return jnp.zeros_like(poured).at[:, largest_first].set(poured)
+    return without_rounding(jnp.zeros_like(poured).at[:, largest_first].set(poured))

@@ -187,7 +187,16 @@ def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.A
     left = jnp.where(rank < m - own_end[-1], 0.0, amount)[order]
     end, filled = jnp.cumsum(left)[None], jnp.cumsum(room)[:, None]
     poured = jnp.minimum(end, filled) - jnp.maximum(end - left[None], filled - room[:, None])
-    return scheme + kept + jnp.zeros_like(kept).at[:, order].set(jnp.maximum(poured, 0.0))
+    return without_rounding(scheme + kept + jnp.zeros_like(kept).at[:, order].set(jnp.maximum(poured, 0.0)))
+
+
+def without_rounding(scheme: jax.Array) -> jax.Array:
+    """Returns a scheme, float32 [m, K], whose entries are 0 where they may be errors of rounding alone.
+
+    If such an entry stayed, a row of unavailable clients would draw the client of this entry.
+    """
+    # Sums up to m have errors of a few units in the last place of m.
+    return jnp.where(scheme > 4 * scheme.shape[0] * jnp.finfo(jnp.float32).eps, scheme, 0.0)
 
 
 def _cut(tree: Tree, amount: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -122,6 +122,29 @@ def test_schemes_of_dominant_and_equal_clients(share, m):
         check_scheme(similarity_scheme(random_angles(4, seed), share, m), share)
 
 
+def exact_size_scheme(sizes, m):
+    """The scheme in integers: the numerators of its entries over the sum of the sizes, [m, K]."""
+    total, end, scheme = int(sizes.sum()), 0, np.zeros((m, len(sizes)), int)
+    for client in np.argsort(-sizes, kind="stable"):
+        start, end = end, end + m * int(sizes[client])
+        for row in range(start // total, min(-(-end // total), m)):
+            scheme[row, client] = min(end, (row + 1) * total) - max(start, row * total)
+    return scheme
+
+
+@pytest.mark.parametrize(("num_clients", "m"), [(6, 2), (30, 5), (30, 10), (100, 33)])
+@pytest.mark.parametrize("spread", [0, 9, 400])
+def test_a_scheme_has_no_entries_by_rounding(num_clients, m, spread):
+    """Such an entry would be drawn with certainty where the other clients of its row are unavailable."""
+    sizes = 60 + np.random.default_rng(m).integers(0, spread + 1, num_clients)
+    share = (sizes / sizes.sum()).astype(np.float32)
+    scheme = np.asarray(size_scheme(jnp.asarray(share), m))
+    np.testing.assert_array_equal(scheme > 0, exact_size_scheme(sizes, m) > 0)
+    if num_clients <= 30:
+        found = similarity_scheme(random_angles(num_clients, 0), share, m)
+        assert found[found > 0].min() > 0.9 / sizes.sum()
+
+
 def plain_clusters(angles, amount):
     """The maximal subtrees within the capacity, by recursion from the root."""
 
