@@ -66,7 +66,7 @@ LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged
 LEARNED = ("dataset", "task")
 """Parameters that define losses and accuracies. Only runs with equal values are compared by these metrics."""
 _WEIGHTS = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
-_REWARD = ("min_latency", *_WEIGHTS, "stop_at_epsilon")
+_REWARD = ("min_latency", *_WEIGHTS, "clock", "stop_at_epsilon")
 """Parameters that define the reward (9). Only runs with equal values are compared by regrets and gaps."""
 
 METRICS: dict[str, Metric] = {

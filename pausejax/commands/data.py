@@ -75,11 +75,12 @@ def run(options: argparse.Namespace) -> None:
     train, test = len(whole.train_targets), len(whole.test_targets)
     counts = shares.label_counts(labels)
     dominant = counts.max(axis=1) / counts.sum(axis=1)
+    training = f"{shares.sizes.min():,} to {shares.sizes.max():,} training images"
     console = common.console()
     for line in (
         f"{name}: {train:,} training and {test:,} test images, {height}×{width}×{channels}, "
         f"{dataset.classes} classes",
-        f"{how}: {len(labels):,} images, {shares.sizes.min():,} to {shares.sizes.max():,} a client; "
+        f"{how}: {len(labels):,} images, {training} a client; "
         f"a client's most frequent label has on average {dominant.mean():.0%} of the client's images",
         f"pictures in {directory} (PNG and PDF): {', '.join(figures)}",
     ):

@@ -76,7 +76,7 @@ def partition_picture(partition: Partition, labels: np.ndarray, title: str = "")
         axes.bar(clients, counts[:, label], bottom=top, width=bar_width, color=colour, label=str(label))
         top += counts[:, label]
     axes.set_xlabel("clients, from most to fewest samples" if many else "client")
-    axes.set_ylabel("number of training samples")
+    axes.set_ylabel("number of samples")
     axes.set_xlim(-0.6, len(counts) - 0.4)
     if len(counts) <= _MOST_TICKS:
         axes.set_xticks(clients)

@@ -201,10 +201,13 @@ class Learning:
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(sent)[0]]
         normed = {_layer(path) for path in paths if path[0].name == "statistics"}
         with_layers = self.training.batch_statistics == "clear_layers"
+        weights = jax.eval_shape(self.model.init, jax.random.key(0))
+        known = {_layer(path) for path, _ in jax.tree_util.tree_flatten_with_path(weights)[0]}
 
         def of_normed(path: tuple[Any, ...]) -> bool:
-            layer = _layer(path)  # an algorithm may nest the weights in its upload
-            return any(name and layer[-len(name) :] == name for name in normed)
+            # An algorithm may nest the weights in its upload, so the path of a layer is the end of a path.
+            ends = (_layer(path)[start:] for start in range(len(path)))
+            return next((end for end in ends if end in known and end), None) in normed
 
         return [path[0].name == "statistics" or (with_layers and of_normed(path)) for path in paths]
 

@@ -188,3 +188,11 @@ def test_differences_of_regrets_under_unlike_rewards_are_refused(other):
     with pytest.raises(ValueError, match=f"{name}: not comparable between runs with different γ"):
         analysis.paired_difference(made, "pause", "random", name, over=("seed", "privacy_weight"))
     assert analysis.paired_difference(made, "pause", "random", name).sizes["setting"] == 2
+
+
+@pytest.mark.slow
+def test_regrets_under_unlike_clocks_are_not_compared():
+    small = {"mode": "bandit", "rounds": 5, "seeds": 1, "num_clients": 4, "clients_per_round": 2}
+    result = pausejax.simulate("random", clock=["paper", "reference"], **small)
+    with pytest.raises(ValueError, match="not comparable between runs with different clock"):
+        analysis.best(result, "cumulative_pseudo_regret")

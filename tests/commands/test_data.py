@@ -27,7 +27,7 @@ def test_draws_samples_and_the_partition_that_a_study_would_use(folder, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     labels = data.load("digits").train_targets
     expected = partition.dirichlet_quantity(labels, 12, 3, batch_size=7, concentration=0.5)
-    assert f"1,437 images, {expected.sizes.min()} to {expected.sizes.max()} a client" in shown
+    assert f"1,437 images, {expected.sizes.min()} to {expected.sizes.max()} training images a client" in shown
     counts = expected.label_counts(labels)
     assert f"{(counts.max(axis=1) / expected.sizes).mean():.0%} of the client's images" in shown
     assert "1,437 training and 360 test images, 8×8×1, 10 classes" in shown
@@ -42,7 +42,7 @@ def test_quiet_prints_nothing_and_a_cut_is_respected(folder, capsys):
     assert cli.main([*arguments, "--quiet"]) == cli.OK
     assert capsys.readouterr().out == ""
     assert cli.main(arguments) == cli.OK
-    assert "600 images, 20 to 20 a client" in " ".join(capsys.readouterr().out.split())
+    assert "600 images, 20 to 20 training images a client" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_mnist_is_prepared_once(folder, shared, capsys, monkeypatch):
     arguments = ["data", "mnist", "--out", str(folder), "--num-clients", "300", "--partition", "shards"]
     copies = ["--data-dir", str(shared / "tensorflow_datasets")]
     assert cli.main([*arguments, *copies]) == cli.OK
-    assert "60,000 images, 200 to 200 a client" in " ".join(capsys.readouterr().out.split())
+    assert "60,000 images, 200 to 200 training images a client" in " ".join(capsys.readouterr().out.split())
     assert (folder / "cache" / f"mnist-{SOURCES['mnist'].version}.npz").is_file()
     assert cli.main(arguments) == cli.OK  # there is no prepared copy in the default folder: the cache is read
 

@@ -40,6 +40,26 @@ class NnxNormed(nnx.Module):
         return self.dense(self.norm(x))
 
 
+class Block(nnx.Module):
+    def __init__(self, width, rngs):
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+
+    def __call__(self, x):
+        return self.norm(x)
+
+
+class TwoNorms(nnx.Module):
+    """Batch norm, and a layer norm of the same name in a block."""
+
+    def __init__(self, inputs, outputs, rngs):
+        self.norm = nnx.BatchNorm(inputs, rngs=rngs)
+        self.block = Block(inputs, rngs)
+        self.dense = nnx.Linear(inputs, outputs, rngs=rngs)
+
+    def __call__(self, x):
+        return self.dense(self.block(self.norm(x)))
+
+
 class Dropped(linen.Module):
     outputs: int
 
@@ -63,6 +83,10 @@ def registry():
         @parts.model
         def nnx_normed(*, input_shape: tuple, num_outputs: int, rngs: nnx.Rngs):
             return NnxNormed(input_shape[0], num_outputs, rngs)
+
+        @parts.model
+        def two_norms(*, input_shape: tuple, num_outputs: int, rngs: nnx.Rngs):
+            return TwoNorms(input_shape[0], num_outputs, rngs)
 
     return layer
 
@@ -256,6 +280,7 @@ def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, regis
     ("model", "clear"),
     [
         ("nnx_normed", 4 * 5),
+        ("two_norms", 4 * 5),
         pytest.param("cnn_cifar", 4 * (32 + 64 + 128 + 128 + 64 + 32), marks=pytest.mark.slow),
     ],
 )
