@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     mixing: jax.Array
     """float32 [K, R], the weights of the models' predictions in the ensemble.
 
-    The weights of models that are not sent are replaced by 0.
+    The loop sets the weights of models that are not sent to 0.
     """
     plan: Any = None
     """Data of the draw, which only the policy's `update`, `expected_loss` and `regret_bound` read."""
@@ -59,7 +59,7 @@ class EnsemblePolicy(NamedTuple):
     """Function from (choice, round [], num_clients [R]) to the round's summand of the regret bound, [K,
     R]."""
     min_sent: int = 0
-    """The fewest models that a round sends. Fewer clients are simulated if it is larger.
+    """The fewest models that a round sends. With a larger number fewer clients are simulated.
 
     In a round that sends fewer models, as many clients report as if `min_sent` models were sent.
     """

@@ -78,7 +78,7 @@ class Panel:
 
     @property
     def what(self) -> str:
-        """The title, or what is drawn against what if the panel has no title."""
+        """The title, or "y against x" with the labels of the axes if the panel has no title."""
         return self.title or f"{self.y.label} against {self.x.label}"
 
 
