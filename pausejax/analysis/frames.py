@@ -135,7 +135,7 @@ def _nullable(column: np.ndarray) -> Any:
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns a table with an apostrophe before each text that a spreadsheet would evaluate as a formula.
 
-    A text that begins with an apostrophe gets another, so that unlike texts stay unlike.
+    A text that begins with an apostrophe gets a second one. So different texts stay different.
     """
     changed = {}
     for name, column in frame.items():

@@ -70,7 +70,7 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
         "exploration_rate": Parameter(
             0.0,
-            "ξ, exploration rate; 0: 1/√T, but 1/√2 in a single round",
+            "ξ, exploration rate; 0: 1/√T, or 1/√2 with one round",
             low=0,
             high=1,
             traced=True,

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     mixing: jax.Array
     """float32 [K, R], the weights of the models' predictions in the ensemble.
 
-    The loop sets the weights of models that are not sent to 0.
+    The simulation replaces the weight of a model that is not sent with 0.
     """
     plan: Any = None
     """Data of the draw, which only the policy's `update`, `expected_loss` and `regret_bound` read."""

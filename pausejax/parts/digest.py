@@ -1,9 +1,9 @@
 """Computes the digests of parts from outside the package. The identities of runs depend on these digests.
 
-A part of an installed package counts by the content of its file. A part of a session (a notebook, a script or
-a module that they import) counts by all that its function reaches. These are its code, its closures, and the
-global names that it uses, with the session's functions, classes and constants. Objects of installed libraries
-count by their names. The parts of the files of `use` have no digests here: the files count as a whole.
+The digest of a part in a file of `use` or in an installed package covers the content of the part's file. A
+session is a notebook or a script, with the modules that it imports. The digest of a part of a session covers
+all that the part's function reaches: its code, its closures, and the global names that it uses, with the
+session's functions, classes and constants. It covers objects of installed libraries by their names.
 """
 
 import copyreg
@@ -54,7 +54,7 @@ def of_others(path: Path) -> bool:
 
 
 def is_of_session(part: Part) -> bool:
-    """Returns whether a part was defined in a notebook, in a script, or in a module that they import.
+    """Returns whether a part was defined in a notebook, a script, or a module that these import.
 
     The parts of installed packages and of the files of `use` are not of the session.
     """

@@ -140,7 +140,7 @@ class Part:
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Keyword argument of the function for each parameter that has another name in the study."""
     is_of_use: bool = False
-    """Whether the part was registered by a file of `use`."""
+    """Whether a file of `use` registered the part."""
 
     @property
     def reads(self) -> frozenset[str]:

@@ -82,8 +82,8 @@ class Chart(ChartData):
         """Returns the numbers of the chart, with a row for each point or each cell of a heat map.
 
         The columns are panel, series, name, x, y, low, high and color. The column panel has the panel's
-        title, or the names of its axes. A cell of a heat map has its column as x, its row as y, and its
-        value as color.
+        title. If a panel has no title, the column has the labels of the panel's axes. For a cell of a heat
+        map, x is the cell's column, y is its row, and color is its value.
         """
         parts = [_frame_of(panel) for panel in self.panels]
         return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)

@@ -20,7 +20,7 @@ _MOST_NAMES = 16
 If an axis has more names, overlapping names are hidden.
 """
 _FOUR_DIGITS = ".4~g"
-"""Format of a number with four digits, in the language of D3."""
+"""D3 format of a number with four significant digits."""
 _MOST_DECADES = 4
 """If a symlog axis spans fewer decades than this number, it also has ticks at 2 and 5."""
 _QUIET = "#8888"

@@ -22,7 +22,7 @@ _DECADES = {"x": 0.45, "y": 0.2}
 
 
 class _Decades(SymmetricalLogLocator):
-    """Places ticks at 0 and at powers of ten; leaves out the powers next to 0 if ticks are crowded."""
+    """Places ticks at 0 and at powers of ten. If ticks are crowded, the powers next to 0 have no ticks."""
 
     def __init__(self, linear: float) -> None:
         super().__init__(base=10, linthresh=linear)

@@ -65,12 +65,10 @@ def write(folder: Folder, wanted: Mapping[str, Any], more: Mapping[str, Any]) ->
     with folder.lock(study_folder.LOCK):
         try:
             held = dict(read_sealed(folder, NAME))
-        except FileNotFoundError:
-            write_sealed(folder, NAME, content)
-            return content
-        except (OSError, TypeError, ValueError):
-            folder.remove(NAME)
-            events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
+        except (OSError, TypeError, ValueError) as error:
+            if not isinstance(error, FileNotFoundError):
+                folder.remove(NAME)
+                events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
             write_sealed(folder, NAME, content)
             return content
     _refuse_another(folder, held, wanted)

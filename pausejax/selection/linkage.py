@@ -195,7 +195,7 @@ def without_rounding(scheme: jax.Array) -> jax.Array:
 
     If such an entry stayed, a row of unavailable clients would draw the client of this entry.
     """
-    # Sums up to m have errors of a few units in the last place of m.
+    # An entry is a difference of float32 sums of at most m. Their rounding errors are a few times m · eps.
     return jnp.where(scheme > 4 * scheme.shape[0] * jnp.finfo(jnp.float32).eps, scheme, 0.0)
 
 
