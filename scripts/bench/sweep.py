@@ -75,7 +75,7 @@ def speed(document: dict, num_runs: int, rounds: int) -> tuple[float, float, flo
     batch, executor = Batch(group, group.runs, num_runs), LocalExecutor(DataCache())
     program = executor.program(plan.study, group)
     begun = clock()
-    # The method `prepare` of the executor limits the number of parallel runs. Larger numbers are measured too.
+    # The method `prepare` of the executor limits the number of parallel runs. More are measured here.
     program.set_width(num_runs)
     with ThreadPoolExecutor(1) as threads:
         program.compile(threads)
