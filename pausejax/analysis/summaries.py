@@ -126,10 +126,8 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
     if not counted:
         return "–"
     left = f" ({counted}/{row['runs']})" if row["left_out"] else ""
-    if row["infinite"] == counted:
-        return f"∞{left}"
     mean, half_width = metric.scale * row["mean"], metric.scale * (row["high"] - row["mean"])
-    around = "" if np.isnan(half_width) else f" ± {format_number(half_width, metric.shown)}"
+    around = "" if not np.isfinite(half_width) else f" ± {format_number(half_width, metric.shown)}"
     return f"{format_number(mean, metric.shown)}{around}{left}"
 
 

@@ -12,7 +12,7 @@ from pausejax.analysis.comparing import Incomparable
 from pausejax.analysis.made import Provenance, provenance_of
 from pausejax.analysis.means import Side
 from pausejax.analysis.per_run import with_divergence
-from pausejax.analysis.quantities import Metric, apart_in
+from pausejax.analysis.quantities import Metric, apart_in, format_number
 from pausejax.analysis.settings import (
     axes_of,
     records,
@@ -189,7 +189,7 @@ def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[
 
 def _difference(mean: float, low: float, high: float, metric: Metric) -> tuple[str, str]:
     if not np.isfinite(mean):
-        return ("∞" if mean > 0 else "−∞") if np.isinf(mean) else "–", ""
+        return format_number(mean, metric.shown), ""
     if not np.isfinite(low + high):
         return f"{mean:+{metric.shown}}", ""
     text = f"{mean:+{metric.shown}}\n{low:+{metric.shown}} to {high:+{metric.shown}}"

@@ -98,9 +98,13 @@ def value_per_second(
         counts = state.bandit.counts
         least = jnp.maximum(least_latency(key, state, bandit.time_of_terms(view.round)), min_latency)
         speed = jnp.where(counts > 0, 1 / least, jnp.inf)
-        # Dividing by the largest value changes no selection, and prevents underflow in late rounds.
-        spent = (counts - jnp.min(counts)).astype(jnp.float32)
-        value = (num_clients * state.data_share) ** share_exponent * jnp.exp(-price * budget_decay * spent)
+        worth = (num_clients * state.data_share) ** share_exponent
+        # Dividing all values by one number changes no selection, and prevents underflow. The number is that
+        # of the client with the fewest participations among those that can add to a cohort's value.
+        counted = worth > 0 if view.available is None else (worth > 0) & view.available
+        fewest = jnp.min(counts, where=counted, initial=jnp.iinfo(counts.dtype).max)
+        spent = jnp.maximum(counts - fewest, 0).astype(jnp.float32)
+        value = worth * jnp.exp(-price * budget_decay * spent)
         members = selection.best_rate(speed, value, m, **mask_of(view)).members
         return cohort(members, state.data_share)
 

@@ -28,10 +28,11 @@ DEFAULT = "default"
 def finalists(result: SearchResult) -> dict[str, Setting]:
     """Returns the finalists by label: the best settings and the setting of the defaults.
 
-    With one metric these are the best two settings, with several metrics the best six.
+    With one metric these are the best two settings. With several metrics these are at most six settings of
+    the front.
     """
     several = len(result.goal.metrics) > 1
-    best = result.ranked(6 if several else 2)
+    best = result.leading(6) if several else result.ranked(2)
     labels = [f"front {place + 1}" for place in range(len(best))] if several else ["best", "second"]
     chosen = {label: trial.setting for label, trial in zip(labels, best, strict=False)}
     default = result.space.defaults()

@@ -119,19 +119,25 @@ def order(scores: Sequence[Score]) -> np.ndarray:
     """Returns the indices of scores in the order of their rank, the best first, int [n].
 
     Scores with a smaller violation of the constraints come first. Equal violations of a goal with one metric
-    are ordered by this metric. With several metrics, the number of the front decides, and within a front the
-    crowding distance, the largest first. Remaining ties keep the given order.
+    are ordered by this metric. With several metrics, scores without NaN come first. Then the number of the
+    front decides, and within a front the crowding distance, the largest first. A front contains only scores
+    that these rules do not separate. Remaining ties keep the given order.
     """
     if not scores:
         return np.zeros(0, int)
     values = np.array([score.values for score in scores], np.float64)
-    values = np.where(np.isnan(values), -np.inf, values)
+    lacking, values = np.isnan(values).any(axis=1), np.where(np.isnan(values), -np.inf, values)
     violation = np.array([score.violation for score in scores], np.float64)
     violation = np.where(np.isnan(violation), np.inf, violation)
     if values.shape[1] == 1:
         return np.lexsort((np.arange(len(scores)), -values[:, 0], violation))
-    front, alone = fronts(values)
-    return np.lexsort((np.arange(len(scores)), -alone, front, violation))
+    front, alone = np.zeros(len(scores), int), np.zeros(len(scores))
+    _, rivals = np.unique(np.stack([violation, lacking]), axis=1, return_inverse=True)
+    by_rivals = np.argsort(rivals.ravel(), kind="stable")
+    for group in np.split(by_rivals, np.cumsum(np.bincount(rivals.ravel()))[:-1]):
+        if len(group) > 1:
+            front[group], alone[group] = fronts(values[group])
+    return np.lexsort((np.arange(len(scores)), -alone, front, lacking, violation))
 
 
 def fronts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.quantities import format_number
 from pausejax.searches.goal import Goal, Row, Trial, order
 from pausejax.searches.space import Setting, Space
@@ -76,6 +77,19 @@ class SearchResult(NamedTuple):
     def ranked(self, count: int) -> list[Trial]:
         """Returns the best `count` trials, the best first; for several metrics, the front comes first."""
         return [self.trials[place] for place in order([trial.score for trial in self.trials])[:count]]
+
+    def leading(self, count: int) -> list[Trial]:
+        """Returns at most `count` trials of the front: no trial with the same violation beats one of them.
+
+        The first of them is the best trial of `ranked`.
+        """
+        ranked = self.ranked(count)
+        scores = [trial.score for trial in ranked]
+        values, violation = np.array([s.values for s in scores]), np.array([s.violation for s in scores])
+        lacking = np.isnan(values).any(axis=1)
+        rivals = np.flatnonzero((violation == violation[0]) & (lacking == lacking[0]))
+        filled = np.where(np.isnan(values[rivals]), -np.inf, values[rivals])
+        return [ranked[place] for place in rivals[non_dominated(filled, [True] * filled.shape[1])]]
 
     @property
     def open_parameters(self) -> tuple[str, ...]:

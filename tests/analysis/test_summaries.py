@@ -45,7 +45,7 @@ def cell_of(values, **fields):
         (False, [np.inf] * 3, "∞"),
         (False, [np.inf, np.nan], "∞ (1/2)"),
         (True, [np.inf, np.nan], "∞ (1/2)"),
-        (False, [np.inf, 1.0], "inf"),
+        (False, [np.inf, 1.0], "∞"),
         (False, [2.0], "2.0"),
         (False, [1.0, 2.0, 3.0], "2.0 ± 2.5"),
         (True, [1.0, np.nan, 1.0], "1.0 ± 0.0 (2/3)"),

@@ -50,6 +50,17 @@ def test_a_run_is_told_with_what_its_policy_reads_and_its_finite_numbers(made):
         )
 
 
+def test_a_metric_that_ends_infinite_is_not_told(made):
+    """Its last finite value would pass for what the run came to."""
+    result = made[0].copy(deep=True)
+    first = int(np.flatnonzero(result["diverged_round"].values == 0)[0])
+    accuracy = result["test_accuracy"].values[first]
+    accuracy[np.flatnonzero(~np.isnan(accuracy))[-1]] = np.inf
+    names = [{point.name for point in run.points} for run in runs.tracked_runs(result)]
+    assert "test_accuracy" not in names[first] and "elapsed" in names[first]
+    assert any("test_accuracy" in others for others in names)
+
+
 def test_runs_that_are_known_are_not_told_again(made):
     result, *_ = made
     first, *others = list(runs.tracked_runs(result))

@@ -118,6 +118,19 @@ def test_late_values_do_not_vanish():
     assert members.tolist() == [0, 2, 5]
 
 
+@pytest.mark.parametrize(("available", "share"), [([True] * 6 + [False], 1 / K), ([True] * 7, 0.0)])
+def test_clients_that_add_no_value_do_not_hide_the_others_values(available, share):
+    """Client 6 has 60 participations less than the others. It is not available, or it has no data."""
+    shares = jnp.full(K, (1 - share) / (K - 1)).at[6].set(share)
+    policy = build(price=50.0)
+    start = policy.init(jax.random.key(0), Clients(shares, jnp.zeros(K)))
+    counts = jnp.array([61, 60, 61, 60, 61, 60, 1], jnp.int32)
+    state = start._replace(bandit=BanditState(counts, jnp.full(K, 0.1)), mean_latency=jnp.full(K, 0.5))
+    view = View(jnp.int32(200), jnp.zeros(K), lambda c: jnp.zeros(c.shape), jnp.array(available))
+    members = jax.jit(lambda: policy.select(jax.random.key(0), state, view).members)()
+    assert members.tolist() == [1, 3, 5]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -1,5 +1,6 @@
 """What settings are judged by: fronts against their definition, and constraints."""
 
+import itertools
 import math
 
 import numpy as np
@@ -48,6 +49,42 @@ def test_fronts_are_what_nobody_left_beats(points):
         own = np.flatnonzero(front == number)
         for column in range(3):
             assert np.isinf(alone[own[np.argmax(values[own, column], axis=0)]]) or own.size > 2
+
+
+LEVEL = st.integers(0, 3).map(float)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(LEVEL, LEVEL | st.just(math.nan), st.sampled_from([0.0, 0.0, 0.5, 2.0, math.nan])),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_who_breaks_a_constraint_or_lacks_a_value_beats_nobody(rows):
+    """The order of several metrics, and the members of the front, against their definition."""
+    scores = [Score((first, second), violation) for first, second, violation in rows]
+
+    def rank(place):
+        violation = rows[place][2]
+        return math.inf if math.isnan(violation) else violation, math.isnan(rows[place][1])
+
+    def beats(other, place):
+        pair = [[-math.inf if math.isnan(v) else v for v in rows[i][:2]] for i in (other, place)]
+        return rank(other) == rank(place) and pair[0] != pair[1] and all(np.greater_equal(*pair))
+
+    places = order(scores).tolist()
+    assert [rank(place) for place in places] == sorted(rank(place) for place in places)
+    for before, after in itertools.combinations(places, 2):
+        assert not beats(after, before)
+    best = min(map(rank, range(len(rows))))
+    front = {
+        place
+        for place in range(len(rows))
+        if rank(place) == best and not any(beats(other, place) for other in range(len(rows)))
+    }
+    assert set(places[: len(front)]) == front
 
 
 def test_crowding_by_hand():

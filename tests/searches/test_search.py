@@ -229,6 +229,21 @@ def test_several_objectives_leave_a_front():
     assert front == sorted(front, reverse=True), "somebody who is beaten comes before somebody who is not"
 
 
+def test_the_finalists_are_the_front_of_the_settings_that_keep_the_constraints():
+    metrics = ("mean_latency", "cumulative_reward")
+    asked = REGRET._replace(metrics=metrics, sampler="random", trials=40)
+    free = play(BANDIT, asked._replace(constraints=("max_leakage<=1e9",)))
+    bound = float(np.median([trial.figures[:, 2].mean() for trial in free.trials]))
+    played = play(BANDIT, asked._replace(constraints=(f"max_leakage<={bound!r}",)))
+    kept = [trial for trial in played.trials if trial.figures[:, 2].mean() <= bound]
+    assert 0 < len(kept) < 40
+    points = np.array([trial.figures[:, :2].mean(axis=0) * [-1, 1] for trial in kept])
+    front = [not any((other >= own).all() and (other > own).any() for other in points) for own in points]
+    expected = {trial.setting.key for trial, on in zip(kept, front, strict=True) if on}
+    found = [setting.key for label, setting in confirm.finalists(played).items() if label != "default"]
+    assert len(found) == min(len(expected), 6) and set(found) <= expected
+
+
 def test_constraints_are_kept_by_the_best():
     played = play(BANDIT, REGRET._replace(constraints=("mean_latency>=0.2",)))
     best = played.ranked(1)[0]

@@ -75,7 +75,8 @@ class TrackedRun(NamedTuple):
 
     The points of a metric are its curve, or its value at the last round.
 
-    If the run's model diverged, metrics of the learned model are left out.
+    A metric is left out if its value at the end is not finite. If the run's model diverged, metrics of the
+    learned model are left out too.
     """
 
     @property
@@ -122,7 +123,7 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
         setting = {"policy": policy, **{name: values[name] for name in swept if name in values}}
         points = []
         for name in dict.fromkeys([*objectives, *map(str, run.data_vars)]):
-            if learned[name] and diverged:
+            if (learned[name] and diverged) or not np.isfinite(run[name].values):
                 continue  # the last finite value would look like a final result
             if name in curves:
                 curve = curves[name][place, :played]
