@@ -43,7 +43,8 @@ def mean_ci(
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
         `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
-        count of the result stands for no value and is left out too.
+        count of the result stands for no value and is left out too. An array that is computed from a count
+        and has negative integers is refused, because these may be values.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
         each seed is first averaged over the other names, because runs with the same seed are not independent.
       level: coverage of the interval, which is Student's t interval.
@@ -55,7 +56,7 @@ def mean_ci(
       records them. Its coordinates are the policy, the axes and a label.
 
     Raises:
-      ValueError: the metric or an axis is unknown.
+      ValueError: the metric or an axis is unknown, or the array has negative integers of unknown meaning.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -143,7 +144,27 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
             f"not {dict(metric.sizes)}"
         )
     # An array that a user computed from several variables has no name. In such an array -1 may be a value.
-    return metric if metric.name is None else metric.copy(data=recorded(metric.values))
+    if metric.name is None or metric.dtype.kind not in "iu" or not (metric.values < 0).any():
+        return metric
+    if not _is_selection(metric, result.get(metric.name)):
+        raise ValueError(
+            f"metric: this array, computed from {metric.name}, has negative integers, which may be values or "
+            "stand for no value. Give array.where(array >= 0) to leave them out, or array.astype(float) to "
+            "keep them"
+        )
+    return metric.copy(data=recorded(metric.values))
+
+
+def _is_selection(array: xr.DataArray, variable: xr.DataArray | None) -> bool:
+    """Returns whether an array is a variable, or a selection of it along the dimensions with labels."""
+    if variable is None:
+        return False
+    chosen = {dim: array[dim].values for dim in variable.dims[1:] if dim in array.coords}
+    try:
+        whole = variable.sel(chosen)
+    except KeyError:
+        return False
+    return whole.dims == array.dims and np.array_equal(whole.values, array.values)
 
 
 def _name(side: Side, result: xr.Dataset) -> str:

@@ -179,7 +179,7 @@ class State(NamedTuple):
     memory: Any
     """Other state of learning, `federated.learning.Memory`; None in mode "bandit"."""
     diverged: jax.Array
-    """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
+    """int32 [R], first round after which a run's model diverged; 0 if there is none."""
 
 
 # All randomness derives from a run's seed. In a round, each purpose has a key of its own, so its draws never

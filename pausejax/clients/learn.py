@@ -180,6 +180,11 @@ def _jobs(world: World, state: State, keys: jax.Array, to_train: Cohort, weight:
     )
 
 
+def is_evaluated(config: StaticConfig, round: jax.Array, last_round: jax.Array) -> jax.Array:
+    """Returns whether the models are evaluated after a round, bool with the shape of `round`."""
+    return (round % config.eval_every == 0) | (round == last_round)
+
+
 def evaluate_if_due(
     config: StaticConfig,
     world: World,
@@ -204,7 +209,7 @@ def evaluate_if_due(
         return unknown, unknown
     assert world.test is not None
     # `loop.advance` plays the same round t of all runs, so the first run's t is that of all runs.
-    due = (round[0] % config.eval_every == 0) | (round[0] == last_round)
+    due = is_evaluated(config, round[0], last_round)
     test, files, share = world.test, world.files, world.data_share
 
     def evaluate(learned: tuple[Weights, Memory]) -> tuple[jax.Array, jax.Array]:

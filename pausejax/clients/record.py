@@ -33,7 +33,7 @@ class Record(NamedTuple):
     test_metric: jax.Array
     test_loss: jax.Array
     diverged_round: jax.Array
-    """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
+    """int32 [R], first round after which a run's model diverged; 0 if there is none."""
     selected: jax.Array
     """int32 [R, n], selected clients; -1 pads."""
     available_count: jax.Array | None = None

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from pausejax import bandit, regret
 from pausejax.clients.conditions import NetworkDraw, close_round, draw_network, without_workers
 from pausejax.clients.inputs import Hyper, State, StaticConfig, World, policy_key, round_key
-from pausejax.clients.learn import LearningResult, evaluate_if_due, learn, local_loss
+from pausejax.clients.learn import LearningResult, evaluate_if_due, is_evaluated, learn, local_loss
 from pausejax.clients.record import Record, record_round
 from pausejax.policies.base import Cohort, Feedback, View
 
@@ -91,7 +91,9 @@ def play_round(
         policy=policy,
         params=learned.params,
         memory=learned.memory,
-        diverged=first_divergence(state, round, learned),
+        diverged=first_divergence(
+            state, round, learned, evaluated[1], is_evaluated(config, round, last_round)
+        ),
     )
     record = record_round(
         config,
@@ -139,11 +141,25 @@ def view_of(config: StaticConfig, world: World, hyper: Hyper, inputs: PolicyInpu
     return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
 
 
-def first_divergence(state: State, round: jax.Array, learned: LearningResult) -> jax.Array:
-    """Returns the first round after which each run's model is not finite, int32 [R]; 0 for a finite model."""
+def first_divergence(
+    state: State, round: jax.Array, learned: LearningResult, test_loss: jax.Array, evaluated: jax.Array
+) -> jax.Array:
+    """Returns the first round after which each run's model diverged, int32 [R]; 0 if it did not diverge.
+
+    A model diverged if one of its weights is not finite, or if its loss on the test set is NaN. A loss can be
+    NaN at finite weights: numbers inside the model overflow, or a client's personal layers have NaN.
+
+    Args:
+      state: the state before the round.
+      round: int32 [R], t.
+      learned: the result of learning in this round.
+      test_loss: float32 [R], the loss on the test set; NaN in a round without an evaluation.
+      evaluated: bool [R], whether the round has an evaluation.
+    """
     if learned.finite is None:
         return state.diverged
-    return jnp.where((state.diverged == 0) & ~learned.finite, round, state.diverged)
+    broken = ~learned.finite | (evaluated & jnp.isnan(test_loss))
+    return jnp.where((state.diverged == 0) & broken, round, state.diverged)
 
 
 def score_round(

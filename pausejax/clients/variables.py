@@ -50,7 +50,11 @@ VARIABLES: dict[str, Variable] = {
         "weights of each client's own model after the last round",
     ),
     "diverged_round": Variable(
-        (), "int32", 0, "1", "first round after which the model had NaN or infinite weights; 0: none"
+        (),
+        "int32",
+        0,
+        "1",
+        "first round after which a weight was infinite or NaN, or the test loss NaN; 0: none",
     ),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
@@ -219,7 +223,7 @@ METRICS: dict[str, Metric] = {
         "itself",
         None,
         "1",
-        "first round after which the model had NaN or infinite weights; 0: none",
+        "first round after which a weight was infinite or NaN, or the test loss NaN; 0: none",
     ),
 }
 

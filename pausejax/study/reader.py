@@ -237,10 +237,11 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(show, value))}]"
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+        text = "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
+    elif isinstance(value, list):
+        text = f"[{', '.join(map(show, value))}]"
+    else:
+        text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 

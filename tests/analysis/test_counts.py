@@ -97,6 +97,16 @@ def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
 def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
     balance = (result["failed_count"] - result["available_count"]).isel(round=0)
     assert (analysis.mean_ci(result, balance)["mean"].values < 0).all()
+    change = result["failed_count"].diff("round")
+    for asked in (
+        lambda: analysis.mean_ci(result, change),
+        lambda: analysis.paired_difference(result, "random", "fastest", change),
+        lambda: analysis.mean_ci(result, -result["failed_count"]),
+    ):
+        with pytest.raises(ValueError, match=r"computed from failed_count, has negative integers"):
+            asked()
+    kept = analysis.mean_ci(result, change.astype(float))
+    assert (kept["mean"].values < 0).any() and not kept["left_out"].values.any()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import pausejax
-from pausejax import kinds, measured, network, parts
+from pausejax import analysis, kinds, measured, network, parts
 from pausejax.clients import loop as simulation
 from pausejax.selection import best_set
 
@@ -383,6 +383,52 @@ def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(own_part
     assert not calm["diverged_round"].values.any()
     assert np.isnan(wild["test_accuracy"].values[1]).any()
     np.testing.assert_array_equal(wild["test_accuracy"].values[0], calm["test_accuracy"].values[0])
+
+
+@pytest.mark.slow
+def test_a_run_with_a_nan_loss_at_finite_weights_is_marked(own_parts, tmp_path):
+    """One client's personal layers become NaN. Krum leaves out its update, so shared layers are finite."""
+
+    def finite_model(seen):
+        return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
+
+    parts.quantity()(finite_model)
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(6), 30)
+    inputs = rng.normal(size=(180, 5)).astype(np.float32)
+    targets = (inputs @ rng.normal(size=5)).astype(np.float32)
+    scale = np.where(owner == 0, 300, 1).astype(np.float32)
+    np.savez(
+        tmp_path / "scales.npz",
+        x_train=inputs * scale[:, None],
+        y_train=targets * scale,
+        owner_train=owner,
+        x_test=inputs,
+        y_test=targets,
+    )
+    result = pausejax.simulate(
+        {"name": "random", "federated_algorithm": "fedper", "private": False},
+        dataset="npz",
+        data_file=str(tmp_path / "scales.npz"),
+        seeds=2,
+        rounds=12,
+        eval_every=3,
+        num_clients=6,
+        clients_per_round=4,
+        partition="natural",
+        task="regression",
+        model="mlp",
+        optimizer="sgd",
+        learning_rate=0.01,
+        batch_size=5,
+        aggregator="krum",
+        quantities=["finite_model"],
+    )
+    lost = np.isnan(result["test_loss"].values)
+    assert lost.any(axis=1).all() and (result["finite_model"].values == 1).all()
+    first = result["eval_round"].values[lost.argmax(axis=1)]
+    assert result["diverged_round"].values.tolist() == first.tolist()
+    assert np.isnan(analysis.finals(result, ["test_rmse"])["test_rmse"]).all()
 
 
 def test_traces_from_a_file(tmp_path):
