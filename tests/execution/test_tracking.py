@@ -251,6 +251,22 @@ def test_tensorboard_gets_every_run_once(result, tmp_path, monkeypatch):
         np.testing.assert_allclose([value for _, value in measured], wanted[np.isfinite(wanted)])
 
 
+@pytest.mark.slow
+def test_folders_of_killed_processes_are_removed_from_tensorboard(result, tmp_path):
+    """Its pages would list them as further runs."""
+    study = tmp_path / "tracked"
+    old, new, other = study / f".{'0' * 32}", study / f".{'f' * 32}", study / ".of_the_user"
+    for folder in (old, new, other):
+        folder.mkdir(parents=True)
+        (folder / "events.out.tfevents.1").write_bytes(b"half")
+    for folder in (old, other):
+        os.utime(folder, (1e9, 1e9))
+    tracker = tracking.TensorBoardTracker(tmp_path)
+    tracker.start({**STUDY, "name": "tracked"})
+    tracker.runs_finished(result.isel(run=[0]))
+    assert not old.exists() and new.exists() and other.exists()
+
+
 def test_a_folder_that_tensorboard_cannot_have_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked can't be written: "):

@@ -1,9 +1,11 @@
 """Logs runs as event files of TensorBoard."""
 
+import contextlib
 import itertools
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,10 @@ from pausejax.execution.tracking.runs import TrackedRun, Tracker, library, track
 _KEY = "pausejax-run"
 _LONGEST_NAME = 200
 """The most bytes of a folder's name. File systems allow 255 bytes, and a number may be appended."""
+_INCOMPLETE = "." + "[0-9a-f]" * 32
+"""The name of a folder while it is written, as a pattern."""
+_SECONDS_OF_WRITING = 60.0
+"""Writing a run takes less time. An older incomplete folder belongs to a killed process, and is removed."""
 
 
 class TensorBoardTracker(Tracker):
@@ -51,7 +57,10 @@ class TensorBoardTracker(Tracker):
             ) from error
 
     def runs_finished(self, result: xr.Dataset) -> None:
-        # A folder whose name begins with a dot is incomplete: its process was killed.
+        for folder in self._folder.glob(_INCOMPLETE):
+            with contextlib.suppress(FileNotFoundError):  # another process has completed it
+                if time.time() - folder.stat().st_mtime > _SECONDS_OF_WRITING:
+                    shutil.rmtree(folder, ignore_errors=True)
         kept = (path for path in self._folder.glob(f"*/{_KEY}.*") if not path.parent.name.startswith("."))
         known = {path.suffix[1:] for path in kept}
         for run in tracked_runs(result, known):
