@@ -118,7 +118,8 @@ def spread(values: np.ndarray) -> np.ndarray:
     present = ~np.isnan(values)
     count = np.maximum(present.sum(axis=1), 1)
     mean = np.where(present, values, 0).sum(axis=1, dtype=np.float64) / count
-    squares = np.where(present, np.square(values.astype(np.float64) - mean[:, None]), 0).sum(axis=1)
+    with np.errstate(invalid="ignore"):  # infinite values have no standard deviation
+        squares = np.where(present, np.square(values.astype(np.float64) - mean[:, None]), 0).sum(axis=1)
     return np.where(present.any(axis=1), np.sqrt(squares / count), np.nan)
 
 

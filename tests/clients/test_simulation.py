@@ -422,13 +422,19 @@ def test_a_run_with_a_nan_loss_at_finite_weights_is_marked(own_parts, tmp_path):
         learning_rate=0.01,
         batch_size=5,
         aggregator="krum",
+        held_out_share=0.2,
+        client_metrics=True,
         quantities=["finite_model"],
     )
     lost = np.isnan(result["test_loss"].values)
     assert lost.any(axis=1).all() and (result["finite_model"].values == 1).all()
     first = result["eval_round"].values[lost.argmax(axis=1)]
     assert result["diverged_round"].values.tolist() == first.tolist()
-    assert np.isnan(analysis.finals(result, ["test_rmse"])["test_rmse"]).all()
+    figures = analysis.finals(result)
+    assert np.isnan(figures["test_rmse"]).all() and np.isnan(figures["worst_client_rmse"]).all()
+    # The client has samples, so it is not left out as one without samples is.
+    assert np.isinf(result["client_rmse"].values[:, 0]).all()
+    assert np.isfinite(result["client_rmse"].values[:, 1:]).all()
 
 
 def test_traces_from_a_file(tmp_path):
