@@ -51,9 +51,10 @@ def curves(
     Returns:
       A table with a row for each setting and each round or time. Its columns are the label, the policy, every
       swept parameter, `x`, `mean`, `low`, `high` and `count` (number of seeds). One seed has no interval.
-      Learned metrics leave out runs that diverged; a setting without any other run has NaN and a count of
-      0. Against time, the curve of a setting begins when all of its runs have a value. It ends when the
-      first of its runs ends.
+      Where a run has no value, for example after its last round, the mean is NaN, because a mean over the
+      other runs would belong to a smaller group. Learned metrics leave out runs that diverged; a setting
+      without any other run has NaN and a count of 0. Against time, the curve of a setting begins
+      when all of its runs have a value. It ends when the first of its runs ends.
 
     Raises:
       ValueError: the metric is unknown or has no curve, or the result has no simulated time.
@@ -74,8 +75,10 @@ def curves(
         x, values, seeds = samples(runs, known[metric]._replace(scale=1), AGAINST[against], smoothing, points)
         if not len(x):
             x, values = np.array([np.nan]), np.zeros((0, 1))
-        mean, low, high, counts = interval(values.T, seeds, level=level)
-        numbers = {"x": x, "mean": mean, "low": low, "high": high, "count": counts}
+        *means, counts = interval(values.T, seeds, level=level)
+        lacking = np.isnan(values).any(axis=0)
+        numbers = dict(zip(("mean", "low", "high"), np.where(lacking, np.nan, means), strict=True))
+        numbers = {"x": x, **numbers, "count": counts}
         frames.append(pd.DataFrame({"label": label, **row, **numbers}))
     return pd.concat(frames, ignore_index=True)
 

@@ -10,7 +10,7 @@ import xarray as xr
 from pausejax.analysis import schema
 from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import metrics_of
-from pausejax.analysis.per_run import finals
+from pausejax.analysis.per_run import ROUNDS, finals
 from pausejax.analysis.quantities import Metric, format_number
 from pausejax.analysis.settings import group_by, seed_counts, seeds_in_words, split_settings
 
@@ -98,8 +98,13 @@ def summary_text(result: xr.Dataset) -> SummaryText:
         shown = part.iloc[list(places)]
         finite = shown["infinite"] < shown["runs"] - shown["left_out"]
         if metric.if_negative and (finite & (shown["mean"] < 0)).any():
-            notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
+            notes.append(f"{on_one_line(metric.heading)} may be negative: {metric.if_negative}")
         columns.append([cell(row, metric) for row in shown.to_dict("records")])
+    if (sums := [metric for _, metric in headed if metric.is_sum]) and ROUNDS in known:
+        rounds = finals(result, [ROUNDS])[ROUNDS]
+        if rounds.min() < rounds.max():
+            names = " and ".join(on_one_line(metric.heading) for metric in sums)
+            notes.append(f"{names}: sums over {rounds.min():g} to {rounds.max():g} rounds, so not comparable")
     seeds, headings = seed_counts(result), [metric.heading for _, metric in headed]
     if seeds.min() < seeds.max():  # some settings lack runs
         columns.insert(1, [str(seeds[place]) for place in places])

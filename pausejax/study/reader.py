@@ -1,5 +1,6 @@
 """Reads a spec's tables, and collects every problem as one line."""
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -120,9 +121,10 @@ class Reader:
         found = [spec for table in tables if (spec := self.policy(table, zipped))]
         seen: set[str] = set()
         for spec in found:
-            if spec.label in seen:
+            shown = unicodedata.normalize("NFC", spec.label)  # the same letters may have several codes
+            if shown in seen:
                 self.say("policy.label", spec.label, "is used twice. Give each [[policy]] its own label")
-            seen.add(spec.label)
+            seen.add(shown)
         return tuple(found)
 
     def policy(self, table: Mapping[str, Any], zipped: Set[str]) -> PolicySpec | None:

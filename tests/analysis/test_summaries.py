@@ -160,6 +160,17 @@ def test_a_mean_below_zero_is_explained_where_it_may_surprise(values, why, said)
     assert notes == ([said] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("rounds", "notes"),
+    [([5.0, 7.0], ["gain (%): sums over 5 to 7 rounds, so not comparable"]), ([5.0] * 2, [])],
+)
+def test_sums_over_unequally_many_rounds_are_said(rounds, notes):
+    lasted = Metric("rounds_played", "itself", None, "1", "rounds")
+    result = result_of([1.0, 2.0], GAIN).assign(rounds_played=("run", rounds))
+    metrics = {"gain": GAIN._replace(reduce="total"), "rounds_played": lasted}
+    assert summary_text(result.assign_attrs(metrics=as_json(metrics))).notes == notes
+
+
 def test_runs_that_diverged_are_named():
     runs = result_of([1.0, 2.0, 3.0], policy=["a", "b", "c"], seed=[4, 5, 6], identity=["x", "y", "z"])
     assert diverged_runs(runs) == []

@@ -108,6 +108,19 @@ def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
 
 
 @pytest.mark.slow
+def test_processes_that_began_together_log_a_run_once(result, address):
+    trackers = [tracking.MlflowTracker(address) for _ in range(2)]
+    for tracker in trackers:
+        tracker.start(STUDY)
+    twin = result.isel(run=[0]).assign_coords(policy=("run", ["twin"]))  # of the same identity
+    for tracker in trackers:
+        tracker.runs_finished(result)
+        tracker.runs_finished(twin)
+    _, found, runs = read_back(address)
+    assert len(found) == 8 and len(runs) == 9
+
+
+@pytest.mark.slow
 def test_the_command_keeps_spec_page_and_charts_in_one_run(address, tmp_path, capsys):
     """The study has no name, so its experiment has the name of its file."""
     from mlflow import MlflowClient

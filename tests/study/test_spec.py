@@ -87,6 +87,10 @@ def test_overrides_replace_values_under_any_spelling():
         ({"policy": [{"name": "pauze"}]}, "did you mean 'pause'?"),
         ({"policy": [{"label": "x"}]}, "policy.name = None: must be one of"),
         ({"policy": [{"name": "pause"}] * 2}, 'policy.label = "pause": is used twice'),
+        (
+            {"policy": [{"name": "pause", "label": "\u00e9"}, {"name": "pause", "label": "e\u0301"}]},
+            'policy.label = "e\u0301": is used twice',
+        ),
         ({"policy": [{"name": "pause", "label": "_own"}]}, 'policy.label = "_own": must not begin with _'),
         ({"policy": [{"name": "pause", "label": "A "}]}, 'policy.label = "A ": must have single spaces'),
         ({"policy": [{"name": "pause", "label": "A  b"}]}, 'policy.label = "A  b": must have single spaces'),

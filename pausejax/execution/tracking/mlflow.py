@@ -52,7 +52,10 @@ class MlflowTracker(Tracker):
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
-            self._log(run, result.attrs)
+            # Another process of the study may have logged the run since `start`.
+            one = self._finished(f"tags.`pausejax.identity` = '{run.identity}'")
+            if run.key not in one:
+                self._log(run, result.attrs)
             self._known.add(run.key)
 
     def attach(self, files: Sequence[Path]) -> None:
@@ -66,13 +69,13 @@ class MlflowTracker(Tracker):
             self._client.log_artifact(run_id, str(file))
         self._client.set_terminated(run_id, "FINISHED")
 
-    def _finished(self) -> set[str]:
+    def _finished(self, also: str = "") -> set[str]:
+        """Returns the keys of the experiment's complete runs; `also` is a further condition."""
         found: set[str] = set()
         token = None
+        wanted = " and ".join(filter(None, ["attributes.status = 'FINISHED'", also]))
         while True:
-            page = self._client.search_runs(
-                [self._experiment], "attributes.status = 'FINISHED'", max_results=_PAGE, page_token=token
-            )
+            page = self._client.search_runs([self._experiment], wanted, max_results=_PAGE, page_token=token)
             tagged = (run.data.tags for run in page)
             found |= {
                 key_of(tags.get("pausejax.policy", ""), tags.get("pausejax.identity", "")) for tags in tagged
