@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from pausejax import parts
@@ -78,8 +79,19 @@ def next_token() -> Task:
     Inputs and targets are int [N, L]. A position with target -1 is ignored.
 
     The loss of a sequence is the mean cross-entropy over its positions. The metric of a sequence is the
-    fraction of positions that are predicted correctly. All sequences have the same weight.
+    fraction of positions that are predicted correctly. All sequences have the same weight, whatever their
+    numbers of positions are.
+
+    Raises:
+      ValueError: a sequence of the data set has no position with a target.
     """
+
+    def output_shape(dataset: Dataset) -> tuple[int, ...]:
+        for what, targets in (("training", dataset.train_targets), ("test", dataset.test_targets)):
+            empty = np.flatnonzero((targets < 0).reshape(len(targets), -1).all(axis=1))
+            if empty.size:
+                raise ValueError(f"{what} sequence {empty[0]} has no token (all targets are -1). Remove it")
+        return *dataset.train_targets.shape[1:], _vocabulary(dataset)
 
     def over_positions(values: jax.Array, targets: jax.Array) -> jax.Array:
         counts = targets >= 0
@@ -87,13 +99,13 @@ def next_token() -> Task:
         return total / jnp.maximum(jnp.sum(counts, axis=-1), 1).astype(values.dtype)
 
     return Task(
-        output_shape=lambda dataset: (*dataset.train_targets.shape[1:], _vocabulary(dataset)),
+        output_shape=output_shape,
         loss=lambda logits, targets: over_positions(cross_entropy(logits, jnp.maximum(targets, 0)), targets),
         metric=lambda logits, targets: over_positions(
             (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32), targets
         ),
         metric_name="test_accuracy",
-        meaning="share of the test set's tokens that are predicted correctly",
+        meaning="share of a sequence's tokens that are predicted correctly, mean over the test sequences",
     )
 
 

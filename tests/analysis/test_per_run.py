@@ -112,8 +112,9 @@ def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
         (-0.0, "g", "0"),
         (-0.06, ".1f", "-0.1"),
         (1.5e5, ".2e", "1.50e+05"),
-        (math.nan, ".1f", "nan"),
-        (-math.inf, ".2e", "-inf"),
+        (math.nan, ".1f", "–"),
+        (-math.inf, ".2e", "−∞"),
+        (math.inf, "g", "∞"),
     ],
 )
 def test_a_zero_has_no_sign_and_no_exponent(value, form, text):

@@ -78,7 +78,10 @@ def test_next_token_ignores_what_has_no_target():
     task = tasks.next_token()
     tokens = np.array([[1, 2, 0], [3, 4, -1], [-1, -1, -1], [-1, 0, -1]])
     inputs = np.array([[0, 1, 5], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
-    assert task.output_shape(dataset(inputs, tokens)) == (3, 6)
+    there = (tokens >= 0).any(axis=1)
+    assert task.output_shape(dataset(inputs[there], tokens[there])) == (3, 6)
+    with pytest.raises(ValueError, match=r"training sequence 2 has no token \(all targets are -1\)"):
+        task.output_shape(dataset(inputs, tokens))
     logits = np.random.default_rng(2).normal(size=(4, 3, 6)).astype(np.float32)
     logits[0, 0, 1] = 9.0
     logp, loss, right = log_softmax(logits), np.zeros(4), np.zeros(4)

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pausejax.searches.goal import Constraint, Goal, Score, fronts, order
@@ -61,6 +61,10 @@ LEVEL = st.integers(0, 3).map(float)
         min_size=1,
         max_size=9,
     )
+)
+# (2, 2) breaks a constraint and beats (1, 1), which is on the front of those that keep it.
+@example(
+    [(0.0, 4.0, 0.0), (4.0, 0.0, 0.0), (1.0, 1.0, 0.0), (0.0, 3.0, 0.0), (3.0, 0.0, 0.0), (2.0, 2.0, 0.5)]
 )
 def test_who_breaks_a_constraint_or_lacks_a_value_beats_nobody(rows):
     """The order of several metrics, and the members of the front, against their definition."""
