@@ -90,7 +90,10 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Formats a number by a format such as ".3g". Zero has no sign or exponent; NaN is written as a dash."""
+    """Formats a number by a format such as ".3g".
+
+    Zero has no sign and no exponent. Infinity is written as ∞, and NaN as a dash.
+    """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "−∞"
     text = f"{value:{form}}"

@@ -99,8 +99,8 @@ def value_per_second(
         least = jnp.maximum(least_latency(key, state, bandit.time_of_terms(view.round)), min_latency)
         speed = jnp.where(counts > 0, 1 / least, jnp.inf)
         worth = (num_clients * state.data_share) ** share_exponent
-        # Dividing all values by one number changes no selection, and prevents underflow. The number is that
-        # of the client with the fewest participations among those that can add to a cohort's value.
+        # All values are divided by e^(-c η T_k) of one client, which changes no selection and prevents
+        # underflow. It is the client with the fewest participations among those that can add to a value.
         counted = worth > 0 if view.available is None else (worth > 0) & view.available
         fewest = jnp.min(counts, where=counted, initial=jnp.iinfo(counts.dtype).max)
         spent = jnp.maximum(counts - fewest, 0).astype(jnp.float32)

@@ -79,7 +79,7 @@ class SearchResult(NamedTuple):
         return [self.trials[place] for place in order([trial.score for trial in self.trials])[:count]]
 
     def leading(self, count: int) -> list[Trial]:
-        """Returns at most `count` trials of the front: no trial with the same violation beats one of them.
+        """Returns at most `count` trials of the front, which no other trial with the same violation beats.
 
         The first of them is the best trial of `ranked`.
         """
