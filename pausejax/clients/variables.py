@@ -96,7 +96,7 @@ METRICS: dict[str, Metric] = {
         "last",
         False,
         "nat",
-        "mean local loss in the last round",
+        "mean local loss in the last round with an update",
         learned=True,
         scaled_by=LEARNED,
     ),
