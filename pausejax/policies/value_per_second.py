@@ -1,5 +1,6 @@
 """Value per second: the cohort with the largest value per second of its round (docs/beyond-pause.md)."""
 
+import math
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import jax
@@ -13,6 +14,10 @@ from pausejax.rounding import rounded
 
 SpeedIndex = Literal["variance", "range", "thompson"]
 INDICES: tuple[str, ...] = get_args(SpeedIndex)
+
+
+_LEAST_LOG = -40.0
+_LEAST_VALUE = math.exp(_LEAST_LOG)
 
 
 class ValueState(NamedTuple):
@@ -99,12 +104,17 @@ def value_per_second(
         least = jnp.maximum(least_latency(key, state, bandit.time_of_terms(view.round)), min_latency)
         speed = jnp.where(counts > 0, 1 / least, jnp.inf)
         worth = (num_clients * state.data_share) ** share_exponent
-        # All values are divided by e^(-c η T_k) of one client, which changes no selection and prevents
-        # underflow. It is the client with the fewest participations among those that can add to a value.
+        # All values are divided by e^(-c η T_k) of one client, which changes no selection. It is the client
+        # with the fewest participations among those that can add to a cohort's value.
         counted = worth > 0 if view.available is None else (worth > 0) & view.available
         fewest = jnp.min(counts, where=counted, initial=jnp.iinfo(counts.dtype).max)
         spent = jnp.maximum(counts - fewest, 0).astype(jnp.float32)
-        value = worth * jnp.exp(-price * budget_decay * spent)
+        paid = price * budget_decay * spent
+        log_value = jnp.log(worth) - paid
+        # Values below e^-40 change no sum, but their order selects the other members of a cohort. So they get
+        # numbers in the same order that do not underflow.
+        small = _LEAST_VALUE * _LEAST_LOG / jnp.minimum(log_value, _LEAST_LOG)
+        value = jnp.where(log_value > _LEAST_LOG, worth * jnp.exp(-paid), small)
         members = selection.best_rate(speed, value, m, **mask_of(view)).members
         return cohort(members, state.data_share)
 

@@ -131,6 +131,24 @@ def test_clients_that_add_no_value_do_not_hide_the_others_values(available, shar
     assert members.tolist() == [1, 3, 5]
 
 
+def test_a_client_that_joins_late_leaves_the_order_of_the_others():
+    """Its value is 1, and theirs are e^-88 to e^-124, which float32 rounds to 0."""
+    policy = build(price=50.0)
+    shares = jnp.array([0.1, 0.1, 0.1, 0.3, 0.1, 0.2, 0.1])
+    start = policy.init(jax.random.key(0), Clients(shares, jnp.zeros(K)))
+    latency = jnp.full(K, 0.5).at[6].set(0.9)
+    view = View(jnp.int32(400), jnp.zeros(K), lambda clients: jnp.zeros(clients.shape))
+    for counts, expected in (
+        ([63, 47, 45, 50, 47, 60, 1], [1, 2, 6]),
+        ([63, 47, 47, 47, 46, 47, 1], [3, 4, 6]),  # three times the data outweigh half a participation
+        ([47, 47, 47, 47, 47, 47, 1], [3, 5, 6]),
+    ):
+        seen = BanditState(jnp.array(counts, jnp.int32), jnp.full(K, 0.1))
+        state = start._replace(bandit=seen, mean_latency=latency)
+        members = jax.jit(lambda state=state: policy.select(jax.random.key(0), state, view).members)()
+        assert members.tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
