@@ -183,7 +183,7 @@ def dataset_of(study: Study, static: Mapping[str, Any], cache: DataCache) -> Dat
     """Loads a group's data set on the host, and returns it with only the training samples in use.
 
     Raises:
-      SpecError: the data set can't be loaded with these values.
+      SpecError: the data set can't be loaded with these values, or has fewer training samples than asked for.
     """
     part, static = part_of(study, "dataset", static), _on_host(study, static)
     values = {name: static[name] for name in sorted(part.reads & static.keys())}
@@ -192,7 +192,10 @@ def dataset_of(study: Study, static: Mapping[str, Any], cache: DataCache) -> Dat
         whole = cache.read(key, lambda: load(part, cache.data_dir, **values))
     except ValueError as error:
         raise SpecError([str(error)]) from error
-    count = static["train_samples"]
+    count, most = static["train_samples"], len(whole.train_inputs)
+    if count > most:
+        allowed = f"must be at most {most}, the number of training samples of {part.name}; 0 takes all"
+        raise SpecError([f"data.train_samples = {count}: {allowed}"])
     return cache.make((*key, count), lambda: whole.first(count))
 
 

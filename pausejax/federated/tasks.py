@@ -44,8 +44,14 @@ class Task(NamedTuple):
 @parts.task
 def classification() -> Task:
     """One class per sample: cross-entropy, and the fraction of correct classes. Targets: int [N]."""
+
+    def output_shape(dataset: Dataset) -> tuple[int, ...]:
+        if dataset.train_targets.ndim != 1:
+            raise ValueError(f"targets must be classes of shape [N], not {dataset.train_targets.shape}")
+        return (dataset.classes,)
+
     return Task(
-        output_shape=lambda dataset: (dataset.classes,),
+        output_shape=output_shape,
         loss=cross_entropy,
         metric=lambda logits, labels: jnp.argmax(logits, axis=-1) == labels,
         metric_name="test_accuracy",

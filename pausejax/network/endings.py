@@ -93,7 +93,7 @@ def first(
     num_clients: int,
     extra_clients: Annotated[
         int,
-        Parameter(help="first: number of clients selected in a round in addition to m", low=0),
+        Parameter(help="first: number of clients selected in addition to m; at most K are selected", low=0),
     ] = 2,
 ) -> Ending:
     """Ends the round when m of the selected clients have delivered.

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import pausejax
 from pausejax import data, kinds, parts
 from pausejax.clients.build import dataset_of
 from pausejax.data import cache, tfds
@@ -258,3 +259,10 @@ def test_a_partition_is_of_whole_numbers(order, sizes):
 
     with pytest.raises(parts.PartError, match="must be integers in one row"):
         data.partition.split(parts.read("partition", own), np.zeros(3, int), 2, 0)
+
+
+def test_more_samples_than_the_data_set_has_are_refused():
+    """They would be a setting of their own, with the numbers of another one."""
+    wanted = "data.train_samples = 1438: must be at most 1437, the number of training samples of digits"
+    with pytest.raises(pausejax.SpecError, match=wanted):
+        pausejax.simulate("random", rounds=1, train_samples=[1437, 1438], model="linear")

@@ -27,6 +27,8 @@ def test_classification():
     task = tasks.classification()
     assert task.output_shape(dataset(np.zeros((4, 2)), np.array([0, 3, 1, 1]))) == (4,)
     assert task.output_shape(dataset(np.zeros((4, 2)), np.array([0, 3, 1, 1]), num_classes=9)) == (9,)
+    with pytest.raises(ValueError, match=r"targets must be classes of shape \[N\], not \(4, 1\)"):
+        task.output_shape(dataset(np.zeros((4, 2)), np.array([[0], [3], [1], [1]])))
     logits = np.random.default_rng(0).normal(0, 30, (5, 4)).astype(np.float32)
     labels = np.array([0, 3, 1, 1, 2])
     np.testing.assert_allclose(
