@@ -66,8 +66,8 @@ def trimmed_mean(
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         count = jnp.maximum(jnp.sum(weights > 0), 1)
-        # 0.1 · 10 must give 1 update, but the float32 product may be below 1.
-        cut = jnp.floor(trim_share * count.astype(jnp.float32) + 1e-4).astype(jnp.int32)
+        # 0.1 · 10 must give 1 update, but the float32 product may be below 1 by a rounding error.
+        cut = jnp.floor(trim_share * count.astype(jnp.float32) * (1 + 2.0**-22)).astype(jnp.int32)
         cut = jnp.minimum(cut, (count - 1) // 2)
         rank = _ranks(updates, weights)
         total = jnp.sum(jnp.where((rank >= cut) & (rank < count - cut), updates, 0.0), axis=0)
