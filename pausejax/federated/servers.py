@@ -74,6 +74,12 @@ def fedyogi(
     server_second_moment: ServerSecondMoment = 0.99,
     server_adaptivity: ServerAdaptivity = 1e-3,
 ) -> optax.GradientTransformation:
-    """Applies Yogi to the mean update (Reddi et al. 2021). Its second-moment estimate decreases slowly."""
-    scale = optax.scale_by_yogi(server_momentum, server_second_moment, server_adaptivity)
+    """Applies Yogi to the mean update (Reddi et al. 2021), with Adam's bias correction.
+
+    The estimate of the second moment decreases slowly. Both moments start at 0.
+    """
+    # Optax starts both moments at 1e-6 by default. Then the model would move without any update.
+    scale = optax.scale_by_yogi(
+        server_momentum, server_second_moment, server_adaptivity, initial_accumulator_value=0.0
+    )
     return optax.chain(scale, optax.scale(-server_learning_rate))
