@@ -27,11 +27,37 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
     A value is missing if the run does not read this parameter.
 
     Raises:
-      ValueError: an axis has the name of another column of such tables.
+      ValueError: an axis has the name of another column of such tables, or runs of one policy differ in a
+        parameter that is no axis.
     """
+    _refuse_joined(result)
     if taken := sorted(schema.COLUMNS.intersection(axes_of(result))):
         raise ValueError(f"result: axis {taken[0]}: tables have a column of this name. Rename the parameter")
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
+
+
+def _refuse_joined(result: xr.Dataset) -> None:
+    """Checks that runs of one policy differ only in the seed and in axes.
+
+    Two results that a user joined may differ in other parameters. A mean would then mix their settings.
+
+    Raises:
+      ValueError: runs of one policy have different values of a parameter that is no axis.
+    """
+    others = set(parameters_in(result)).difference(axes_of(result)).intersection(map(str, result.coords))
+    for name in sorted(others):
+        values = result[name].values
+        if not values.size or (values == values[0]).all():
+            continue
+        read = has(result, name)
+        pairs = pd.DataFrame({"policy": result["policy"].values[read], name: values[read]}).drop_duplicates()
+        if pairs["policy"].duplicated().any():
+            policy = pairs["policy"][pairs["policy"].duplicated()].iloc[0]
+            seen = ", ".join(map(str, pairs[name][pairs["policy"] == policy]))
+            raise ValueError(
+                f"result: runs of the policy {policy!r} differ in {name} ({seen}), which is no axis of this "
+                "result. Results of several studies can't be joined. Simulate all values in one study"
+            )
 
 
 def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[str]]:

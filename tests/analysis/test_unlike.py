@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import pausejax
 from pausejax import analysis, kinds
@@ -196,3 +197,20 @@ def test_regrets_under_unlike_clocks_are_not_compared():
     result = pausejax.simulate("random", clock=["paper", "reference"], **small)
     with pytest.raises(ValueError, match="not comparable between runs with different clock"):
         analysis.best(result, "cumulative_pseudo_regret")
+
+
+def test_results_of_two_studies_are_not_averaged():
+    """Joined by xarray, they have the axes of the first one alone."""
+    study = {"mode": "bandit", "rounds": 5, "seeds": 2, "num_clients": 4, "clients_per_round": 2}
+    both = xr.concat(
+        [pausejax.simulate(["random", "pause"], fast_latency=value, **study) for value in (0.1, 0.2)], "run"
+    )
+    for asked in (
+        lambda: analysis.mean_ci(both, "elapsed"),
+        lambda: analysis.paired_difference(both, "random", "pause", "elapsed"),
+        lambda: analysis.curves(both, "elapsed"),
+        lambda: pausejax.summary(both, ["elapsed"]),
+        lambda: pausejax.charts(both),
+    ):
+        with pytest.raises(ValueError, match=r"differ in fast_latency \(0.1, 0.2\), which is no axis"):
+            asked()
