@@ -238,7 +238,7 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
     ],
 )
 def test_parts_that_learn(tmp_path, capsys, category, code, message):
-    settings = {"mode": "training", category: "mine", "train_samples": 200}
+    settings = {"mode": "training", category: "mine", "train_samples": 80 if category == "dataset" else 200}
     code = f"@pausejax.{category}\n{code}"
     refused(tmp_path, capsys, message, code, category=category, policy="random", **settings)
 
