@@ -22,7 +22,7 @@ def test_leakage_is_the_same_where_next_to_nothing_is_learned():
     def simulate(figure, **training):
         document = tomllib.loads((PAPER / f"{figure}.toml").read_text(encoding="utf-8"))
         document |= {"rounds": 20, "eval_every": 20, "seeds": 2}
-        document["data"]["dataset"] = "digits"
+        document["data"] |= {"dataset": "digits", "train_samples": 0}
         document["training"] |= training
         document["policy"] = [p for p in document["policy"] if p["name"] in ("pause", "clustered_size")]
         return play_in_memory(make_plan(spec.parse(document)), LocalExecutor(DataCache()))
