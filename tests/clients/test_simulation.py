@@ -34,6 +34,10 @@ def result():
     return pausejax.simulate(POLICIES, seeds=SEEDS, **SMALL)
 
 
+def finite_model(seen):
+    return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
+
+
 def runs_of(result, policy):
     return result.isel(run=np.flatnonzero(result["policy"].values == policy))
 
@@ -362,9 +366,6 @@ def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
 def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(own_parts):
     """The round is the first whose model is not finite, as a quantity of one's own sees it."""
 
-    def finite_model(seen):
-        return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
-
     parts.quantity()(finite_model)
     wild, calm = (
         pausejax.simulate(
@@ -388,9 +389,6 @@ def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(own_part
 @pytest.mark.slow
 def test_a_run_with_a_nan_loss_at_finite_weights_is_marked(own_parts, tmp_path):
     """One client's personal layers become NaN. Krum leaves out its update, so shared layers are finite."""
-
-    def finite_model(seen):
-        return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
 
     parts.quantity()(finite_model)
     rng = np.random.default_rng(0)

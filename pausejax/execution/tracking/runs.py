@@ -75,8 +75,8 @@ class TrackedRun(NamedTuple):
 
     The points of a metric are its curve, or its value at the last round.
 
-    A metric is left out if its value at the end is not finite. If the run's model diverged, metrics of the
-    learned model are left out too.
+    A metric is left out if its value at the end is not finite. For a run that diverged, this is so for all
+    metrics of the learned model.
     """
 
     @property
@@ -106,7 +106,6 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
     figures = finals(result).load()
     curves, places = _curves(result), _places(result)
     rounds = result["round"].values if "round" in result.coords else np.zeros(0, int)
-    learned = {name: metric.learned for name, metric in metrics_of(result).items()}
     objectives = [name for name in objectives_in(result) if name in figures]
     swept, written = axes_of(result), symbols(result)
     names = dict.fromkeys([*swept, *parameters_in(result)])
@@ -116,14 +115,13 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
         policy, identity = str(run["policy"].values), str(run["identity"].values)
         if key_of(policy, identity) in known:
             continue
-        diverged = int(run.get("diverged_round", 0)) > 0
         seed, last = int(run["seed"]), int(run.get("rounds_played", rounds[-1] if len(rounds) else 0))
         played = int((rounds <= last).sum())
         values = {name: run[name].values.item() for name in reads if reads[name][place]}
         setting = {"policy": policy, **{name: values[name] for name in swept if name in values}}
         points = []
         for name in dict.fromkeys([*objectives, *map(str, run.data_vars)]):
-            if (learned[name] and diverged) or not np.isfinite(run[name].values):
+            if not np.isfinite(run[name].values):
                 continue  # the last finite value would look like a final result
             if name in curves:
                 curve = curves[name][place, :played]
