@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
 from pausejax.searches.options import SearchOptions
@@ -113,62 +112,6 @@ class Goal(NamedTuple):
         ways = zip(self.metrics, self.maximize, strict=True)
         values = tuple(means[name] if up else -means[name] for name, up in ways)
         return Score(values, sum(c.violation(means[c.metric]) for c in self.constraints))
-
-
-def order(scores: Sequence[Score]) -> np.ndarray:
-    """Returns the indices of scores in the order of their rank, the best first, int [n].
-
-    Scores with a smaller violation of the constraints come first. Equal violations of a goal with one metric
-    are ordered by this metric. With several metrics, scores without NaN come first. Then the number of the
-    front decides, and within a front the crowding distance, the largest first. A front contains only scores
-    that these rules do not separate. Remaining ties keep the given order.
-    """
-    if not scores:
-        return np.zeros(0, int)
-    values = np.array([score.values for score in scores], np.float64)
-    lacking, values = np.isnan(values).any(axis=1), np.where(np.isnan(values), -np.inf, values)
-    violation = np.array([score.violation for score in scores], np.float64)
-    violation = np.where(np.isnan(violation), np.inf, violation)
-    if values.shape[1] == 1:
-        return np.lexsort((np.arange(len(scores)), -values[:, 0], violation))
-    front, alone = np.zeros(len(scores), int), np.zeros(len(scores))
-    _, rivals = np.unique(np.stack([violation, lacking]), axis=1, return_inverse=True)
-    by_rivals = np.argsort(rivals.ravel(), kind="stable")
-    for group in np.split(by_rivals, np.cumsum(np.bincount(rivals.ravel()))[:-1]):
-        if len(group) > 1:
-            front[group], alone[group] = fronts(values[group])
-    return np.lexsort((np.arange(len(scores)), -alone, front, lacking, violation))
-
-
-def fronts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each point the number of its front, from 0, and its crowding distance in this front.
-
-    Both are defined as in NSGA-II (Deb et al. 2002).
-
-    Args:
-      values: the points, [n, d], without NaN; more is better.
-    """
-    front, alone = np.full(len(values), -1), np.zeros(len(values))
-    level = 0
-    while (left := np.flatnonzero(front < 0)).size:
-        best = left[non_dominated(values[left], [True] * values.shape[1])]
-        front[best] = level
-        alone[best] = _crowding(values[best])
-        level += 1
-    return front, alone
-
-
-def _crowding(values: np.ndarray) -> np.ndarray:
-    distances = np.zeros(len(values))
-    for column in np.where(np.isfinite(values), values, np.finfo(float).min / 4).T:
-        along = np.argsort(column, kind="stable")
-        gaps = np.zeros(len(values))
-        gaps[along[[0, -1]]] = np.inf
-        width = column[along[-1]] - column[along[0]]
-        if width > 0:
-            gaps[along[1:-1]] = (column[along[2:]] - column[along[:-2]]) / width
-        distances = distances + gaps
-    return distances
 
 
 def constraint_of(text: str) -> Constraint:

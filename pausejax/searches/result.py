@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.quantities import format_number
-from pausejax.searches.goal import Goal, Row, Trial, order
+from pausejax.searches.goal import Goal, Row, Trial
+from pausejax.searches.ranking import leading, order
 from pausejax.searches.space import Setting, Space
 from pausejax.study.axes import Range
 from pausejax.study.study import Plan, Study
@@ -79,17 +79,8 @@ class SearchResult(NamedTuple):
         return [self.trials[place] for place in order([trial.score for trial in self.trials])[:count]]
 
     def leading(self, count: int) -> list[Trial]:
-        """Returns at most `count` trials of the front, which no other trial with the same violation beats.
-
-        The first of them is the best trial of `ranked`.
-        """
-        ranked = self.ranked(count)
-        scores = [trial.score for trial in ranked]
-        values, violation = np.array([s.values for s in scores]), np.array([s.violation for s in scores])
-        lacking = np.isnan(values).any(axis=1)
-        rivals = np.flatnonzero((violation == violation[0]) & (lacking == lacking[0]))
-        filled = np.where(np.isnan(values[rivals]), -np.inf, values[rivals])
-        return [ranked[place] for place in rivals[non_dominated(filled, [True] * filled.shape[1])]]
+        """Returns at most `count` trials of the first front, the best first."""
+        return [self.trials[place] for place in leading([t.score for t in self.trials])[:count]]
 
     @property
     def open_parameters(self) -> tuple[str, ...]:

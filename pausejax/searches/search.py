@@ -22,9 +22,10 @@ from pausejax.execution.tracking import Tracker
 from pausejax.results import labels
 from pausejax.results.stores import FolderStore, MemoryStore, Store
 from pausejax.searches import search_file
-from pausejax.searches.goal import Goal, Trial, figures_at, goal_of, order
+from pausejax.searches.goal import Goal, Trial, figures_at, goal_of
 from pausejax.searches.options import SearchOptions, check, with_horizon
 from pausejax.searches.progress import Callback, State
+from pausejax.searches.ranking import order
 from pausejax.searches.result import SearchResult
 from pausejax.searches.sampler import Sampler, versions
 from pausejax.searches.space import Setting, Space, space_of
