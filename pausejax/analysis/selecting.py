@@ -163,10 +163,10 @@ def _shown(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """Returns the text of a value for a message."""
+    """Returns the text of a value for a message; `select` finds the value by this text."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 def some(values: Iterable[str], most: int = 5) -> str:

@@ -27,7 +27,7 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
     A value is missing if the run does not read this parameter.
 
     Raises:
-      ValueError: an axis has the name of another column of such tables, or runs of one policy differ in a
+      ValueError: an axis has the name of another column of such tables, or runs of one setting differ in a
         parameter that is no axis.
     """
     _refuse_joined(result)
@@ -37,26 +37,30 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
 
 
 def _refuse_joined(result: xr.Dataset) -> None:
-    """Checks that runs of one policy differ only in the seed and in axes.
+    """Checks that the runs of a setting differ only in the seed.
 
-    Two results that a user joined may differ in other parameters. A mean would then mix their settings.
+    Two results that a user joined may differ in parameters that are no axes. A mean would then mix their
+    settings. A parameter that follows from an axis, such as a rate that depends on the data set, may differ
+    between settings.
 
     Raises:
-      ValueError: runs of one policy have different values of a parameter that is no axis.
+      ValueError: runs of one setting have different values of a parameter.
     """
-    others = set(parameters_in(result)).difference(axes_of(result)).intersection(map(str, result.coords))
+    setting = ("policy", *axes_of(result))
+    others = set(parameters_in(result)).difference(setting).intersection(map(str, result.coords))
     for name in sorted(others):
         values = result[name].values
         if not values.size or (values == values[0]).all():
             continue
-        read = has(result, name)
-        pairs = pd.DataFrame({"policy": result["policy"].values[read], name: values[read]}).drop_duplicates()
-        if pairs["policy"].duplicated().any():
-            policy = pairs["policy"][pairs["policy"].duplicated()].iloc[0]
-            seen = ", ".join(map(str, pairs[name][pairs["policy"] == policy]))
+        owner, first = group_by(result, setting)
+        _, start = group_by(result, (*setting, name))
+        if len(start) > len(first):
+            twice = int(np.argmax(np.bincount(owner[start])))
+            seen = ", ".join(str(values[run]) for run in start[owner[start] == twice])
             raise ValueError(
-                f"result: runs of the policy {policy!r} differ in {name} ({seen}), which is no axis of this "
-                "result. Results of several studies can't be joined. Simulate all values in one study"
+                f"result: runs of the policy {str(result['policy'].values[first[twice]])!r} differ in {name} "
+                f"({seen}), which is no axis of this result. Results of several studies can't be joined. "
+                "Simulate all values in one study"
             )
 
 

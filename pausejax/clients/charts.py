@@ -62,7 +62,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     for name, metric in known.items():
         # Quantities that the user has registered; built-in metrics have other charts.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
-            found.append(curves(grid, metric._replace(reduce="each")))
+            found.append(curves(grid, metric))
     if len(grid.panels) == 1 and selecting.panels:
         chart = _participation(selecting)
         found += [chart] if chart else []

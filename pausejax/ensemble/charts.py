@@ -13,7 +13,7 @@ from pausejax.plotting.grid import Grid, Line
 _LINEAR = 1e-3
 """Absolute value of the regret below which the axis is linear."""
 
-DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_played", "dataset"))
+DRAWN = frozenset(("mse", "regret", "sent_counts", "rounds_played", "dataset"))
 """The variables and labels of runs that these charts need."""
 
 
@@ -43,10 +43,15 @@ def _played(grid: Grid) -> Grid:
 
 
 def _regret(grid: Grid, result: xr.Dataset) -> Chart:
-    """Draws cumulative regret, EFL-FG (10), on a symmetric log axis, with the bounds EFL-FG (11)."""
+    """Draws cumulative regret, EFL-FG (10), on a symmetric log axis, with the bounds EFL-FG (11).
+
+    If the result has no run with a bound, the regrets are drawn alone.
+    """
     known = metrics_of(result)
     x, y = Axis("round", "log"), Axis("cumulative regret", "symlog", linear=_LINEAR)
     drawn = curves(grid, known["regret"], x=x, y=y)
+    if "regret_bound" not in known:
+        return drawn
     panels = []
     for cell, panel in zip(grid.panels, drawn.panels, strict=True):
         bounds = []

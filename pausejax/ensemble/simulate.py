@@ -111,14 +111,19 @@ def simulate(
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:
     """Converts checked settings to the program's hyper-parameters, [R] each."""
+    largest = pool.parameters.max()
+    # Sums of model sizes are integers, so the budget may be rounded down to an integer. The tolerance is for
+    # products such as 2.3 · 100, which are slightly below an integer in float64.
+    whole = np.minimum(np.floor(runs.budget * largest * (1 + 1e-9)), pool.parameters.sum())
+    # FedBoost multiplies the rounded budget by `spending`; its expected cost must not be rounded.
+    expected_cost = np.minimum(runs.spending * runs.budget, len(pool.parameters)) * largest
     # The arrays stay NumPy arrays until they are put on the devices.
     arrays: tuple[Any, ...] = (
         runs.learning_rate.astype(np.float32),
         runs.exploration_rate.astype(np.float32),
-        # Sums of model sizes are integers, so the budget may be rounded down to an integer.
-        np.minimum(np.floor(runs.budget * pool.parameters.max()), pool.parameters.sum()).astype(np.int32),
+        whole.astype(np.int32),
         runs.uplink.astype(np.int32),
-        np.asarray(runs.spending, np.float32),
+        np.asarray(expected_cost / whole, np.float32),
     )
     return Hyper(*arrays)
 

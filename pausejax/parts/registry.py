@@ -230,15 +230,18 @@ def quantity(
     Args:
       function: the function, if the decorator is used without arguments.
       units: the unit of the values.
-      reduce: how a run's metric is computed from the values of its rounds: "last", "mean" or "total".
+      reduce: how a run's metric is computed from the values of its rounds: "last", "mean", "total" or "each".
+        Charts show the metric after every round: the value of this round for "last", and the mean or the sum
+        of the rounds so far for "mean" and "total". "each" is a mean whose chart shows the value of every
+        round.
       maximize: whether larger values are better; None if neither larger nor smaller values are better.
       label: the axis label in pictures; without a label, the quantity is not drawn against rounds.
 
     Raises:
       ValueError: `reduce` is unknown.
     """
-    if reduce not in ("last", "mean", "total"):
-        raise ValueError(f"reduce = {reduce!r}: must be one of last, mean, total")
+    if reduce not in ("last", "mean", "total", "each"):
+        raise ValueError(f"reduce = {reduce!r}: must be one of last, mean, total, each")
 
     def register(function: Function) -> Function:
         notes = {"units": units, "reduce": reduce, "maximize": maximize, "label": label}

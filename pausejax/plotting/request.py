@@ -10,9 +10,11 @@ from pausejax.analysis import finals, metrics_of
 from pausejax.analysis.comparing import unlike
 from pausejax.analysis.mean_curves import has_curve
 from pausejax.analysis.metrics import direction
-from pausejax.analysis.quantities import Metric, as_json, metrics_in, parameters_in
+from pausejax.analysis.quantities import Metric, apart_in, as_json, metrics_in, parameters_in
 from pausejax.analysis.selecting import select, some, written
-from pausejax.plotting.grid import Grid, factors, for_lines, is_many, words_for
+from pausejax.analysis.settings import axes_of, has
+from pausejax.plotting.data import file_names
+from pausejax.plotting.grid import Grid, factors, for_lines, is_many, split, words_for
 from pausejax.plotting.levels import MAX_AXES, charted_metrics, levels_of
 from pausejax.spelling import nearest
 
@@ -70,6 +72,20 @@ def _named(result: xr.Dataset, name: str) -> Metric:
     return Metric(name, "each", None, units, meaning, name=name)
 
 
+def by_data_set(runs: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
+    """Returns a pair for each data set: its name, or "" if there is only one, and its runs."""
+    return split(runs, [name for name in apart_in(runs) if name in axes_of(runs)])
+
+
+def endings(parts: Sequence[tuple[str, xr.Dataset]]) -> list[tuple[str, xr.Dataset]]:
+    """Replaces the title of each part of the runs by an ending for the names of its charts.
+
+    Different titles get different endings. The ending for "" is "".
+    """
+    names = file_names([title for title, _ in parts])
+    return [(f"_{name}" if title else "", runs) for name, (title, runs) in zip(names, parts, strict=True)]
+
+
 def incomparable(runs: xr.Dataset, metric: Metric) -> str:
     """Returns why the values of a metric can not be compared among some runs; "" if they can."""
     differing = unlike(runs, metric.name)
@@ -118,8 +134,9 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         lines.append(
             f"no heat maps of {names}: heat maps show {MAX_AXES} axes at most. Fix other axes by --where"
         )
-    if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
-        lines.append(f"no front: {why}{_fix(runs, wanted)}")
+    for data, part in by_data_set(runs) if len(wanted) > 1 else ():
+        if why := directions(part, wanted[:3])[1]:
+            lines.append(f"no front{_of(data)}: {why}{_fix(part, wanted[:3])}")
     if len(wanted) > 3:
         lines.append(f"the front is of the first three measures, without {some(m.name for m in wanted[3:])}")
     return lines
@@ -128,7 +145,7 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
 def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
     if grid is None:
         first = next(name for name in factors(runs) if name != "policy")
-        value = written(levels_of(runs).runs[first].values[0].item())
+        value = written(runs[first].values[np.argmax(has(runs, first))].item())
         varying = [_short(runs, name) for name in factors(runs)]
         fix = f"fix some axes: --where {_short(runs, first)}={value}"
         if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
@@ -163,23 +180,35 @@ def _unasked(runs: xr.Dataset) -> list[str]:
     lines = [f"--measure NAME draws other metrics: {some(others, 20)}"] if others else []
     if is_many(runs):
         lines.append("--measure NAME draws heat maps of a metric")
-        by_reason: dict[str, list[Metric]] = {}
-        for metric in charted:
-            if why := incomparable(runs, metric):
-                by_reason.setdefault(why, []).append(metric)
-        for why, alike in by_reason.items():
-            names = [metric.name for metric in alike]
-            lines.append(
-                f"{', '.join(names)}: no main effects, because {why}{_fix(runs, alike)}. "
-                f"To draw them anyway: --measure {' '.join(names)}"
-            )
+        for data, part in by_data_set(runs):
+            by_reason: dict[str, list[Metric]] = {}
+            for metric in charted_metrics(part):
+                if why := incomparable(part, metric):
+                    by_reason.setdefault(why, []).append(metric)
+            for why, alike in by_reason.items():
+                names = [metric.name for metric in alike]
+                lines.append(
+                    f"{', '.join(names)}: no main effects{_of(data)}, because {why}{_fix(part, alike)}. "
+                    f"To draw them anyway: --measure {' '.join(names)}"
+                )
     return lines
 
 
+def _of(data: str) -> str:
+    return f" of {data}" if data else ""
+
+
 def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
-    differing = {n: seen[0] for metric in wanted for n, seen in unlike(runs, metric.name).items()}
-    chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
-    return f". Choose one value: --where {chosen}" if chosen else ""
+    differing = list(dict.fromkeys(name for metric in wanted for name in unlike(runs, metric.name)))
+    if not differing:
+        return ""
+    # The values are those of one run, because no run may have the first value of every parameter.
+    known = np.stack([has(runs, name) for name in differing])
+    one = int(np.argmax(known.sum(axis=0)))
+    places = [one if there[one] else int(np.argmax(there)) for there in known]
+    values = {n: runs[n].values[place].item() for n, place in zip(differing, places, strict=True)}
+    chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in values.items())
+    return f". Choose one value: --where {chosen}"
 
 
 def _short(runs: xr.Dataset, name: str) -> str:

@@ -13,7 +13,7 @@ from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import axes_of, counted, has
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.data import Axis, Panel, Series, Sweep, file_names
+from pausejax.plotting.data import Axis, Panel, Series, Sweep
 from pausejax.plotting.grid import factors, split, styles, words_for
 from pausejax.plotting.levels import (
     MAX_AXES,
@@ -27,7 +27,7 @@ from pausejax.plotting.levels import (
     spans_decades,
     values_of,
 )
-from pausejax.plotting.request import directions, incomparable
+from pausejax.plotting.request import by_data_set, directions, endings, incomparable
 
 
 def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
@@ -35,8 +35,7 @@ def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
     metrics = charted_metrics(result)
     whole = finals(result, [metric.name for metric in metrics]).load()
     # A mean over different rewards has no meaning. So such metrics are drawn only on request (`measures`).
-    shown = [metric for metric in metrics if not incomparable(_by_data_set(whole)[0][1], metric)]
-    drawn = effects(whole, shown)
+    drawn = effects(whole, metrics, comparable=True)
     known = {metric.name: metric for metric in metrics}
     if set(objectives_in(result)) <= set(known):
         drawn |= fronts(whole, [known[name] for name in objectives_in(result)])
@@ -50,16 +49,23 @@ def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]
     return drawn | (fronts(whole, metrics[:3]) if len(metrics) > 1 else {})
 
 
-def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
+def effects(whole: xr.Dataset, metrics: Sequence[Metric], *, comparable: bool = False) -> dict[str, Chart]:
     """Draws each metric of the runs `whole` against each parameter, averaged over all other parameters.
+
+    Args:
+      whole: the runs.
+      metrics: the metrics.
+      comparable: whether to leave out a metric of a data set if its values can't be compared between runs.
 
     Returns:
       The charts by name, one for each metric and data set.
     """
     drawn = {}
-    for ending, runs in _by_data_set(whole):
+    for ending, runs in endings(by_data_set(whole)):
         levels = levels_of(runs)
         for metric in metrics if levels.axes else ():
+            if comparable and incomparable(runs, metric):
+                continue
             if np.isfinite(runs[metric.name].values).any():
                 name = f"main_effects_{metric.name}{ending}"
                 drawn[name] = _effects(name, levels, metric, styles(whole))
@@ -72,23 +78,25 @@ def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
     Returns:
       The charts by name, one for each metric, policy and data set.
     """
-    drawn = {}
-    for ending, runs in _by_data_set(whole):
-        policies = list(dict.fromkeys(runs["policy"].values.tolist()))
-        names = [f"_{name}" for name in file_names(policies)] if len(policies) > 1 else [""]
-        for (policy, own), metric in itertools.product(zip(policies, names, strict=True), metrics):
-            of_policy = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
-            levels = levels_of(of_policy)
-            if len(levels.axes) > 1 and np.isfinite(of_policy[metric.name].values).any():
-                name = f"heatmap_{metric.name}{own}{ending}"
-                drawn[name] = _heat_map(name, levels, metric, policy)
+    drawn, cells = {}, []
+    for data, runs in by_data_set(whole):
+        policies = split(runs, ["policy"])
+        for policy, own in policies:
+            words = [policy] if len(policies) > 1 else []
+            cells.append((", ".join([*words, data] if data else words), own))
+    for ending, runs in endings(cells):
+        levels = levels_of(runs)
+        for metric in metrics if len(levels.axes) > 1 else ():
+            if np.isfinite(runs[metric.name].values).any():
+                name = f"heatmap_{metric.name}{ending}"
+                drawn[name] = _heat_map(name, levels, metric)
     return drawn
 
 
 def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
     """Draws the trade-off of two or three metrics (y axis, x axis, colour), for each data set."""
     drawn: dict[str, Chart] = {}
-    for ending, runs in _by_data_set(whole):
+    for ending, runs in endings(by_data_set(whole)):
         if not directions(runs, metrics)[1]:
             chart = _pareto(f"pareto{ending}", runs, metrics, styles(whole))
             drawn |= {chart.name: chart} if chart else {}
@@ -128,15 +136,6 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
     weighed = weighed_means([means[name] for name in objectives])
     front = non_dominated(weighed, ways) if ways else np.zeros(len(labels), bool)
     return Sweep(labels, tuple(axes), np.stack(columns, axis=1), parameters, front, (across, up, color))
-
-
-def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """Returns a pair for each data set: the suffix of the names of its charts, and its runs."""
-    found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
-    if not found[0][0]:
-        return found
-    names = file_names([title for title, _ in found])
-    return [(f"_{name}", runs) for name, (_, runs) in zip(names, found, strict=True)]
 
 
 def _over(seeds: Sequence[int]) -> str:
@@ -180,7 +179,7 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
     return Chart(name, caption + _bins(levels, levels.axes), panels, min(len(panels), 4))
 
 
-def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
+def _heat_map(name: str, levels: Levels, metric: Metric) -> Chart:
     """Draws a metric of one policy: a panel for each pair of the first `MAX_AXES` axes.
 
     A cell is the mean over seeds and over all other axes.
@@ -203,6 +202,7 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
         panels.append(Panel(x, y, cells=cells))
     every = np.concatenate([panel.cells.ravel() for panel in panels if panel.cells is not None])
     others = " and the other parameters" if len(levels.axes) > 2 else ""
+    policy = levels.runs["policy"].values[0]
     caption = (
         f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {_over(seeds)}{others}. "
         f"Empty cells have no runs.{_bins(levels, axes)}"

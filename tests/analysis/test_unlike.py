@@ -1,17 +1,21 @@
 """What must not be compared in silence, and sums that miss a round."""
 
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import pausejax
 from pausejax import analysis, kinds
+from pausejax.analysis import settings
 from pausejax.analysis.metrics import REDUCTIONS, RUNNING
 from pausejax.execution.tracking.runs import tracked_runs
 from pausejax.page import tables
 from pausejax.plotting.grid import arrange
 from pausejax.searches.result import summary
 
+from ..plotting.made import runs_of
 from .made_up import AXES, POLICIES, build
 
 SMALL = {
@@ -197,6 +201,18 @@ def test_regrets_under_unlike_clocks_are_not_compared():
     result = pausejax.simulate("random", clock=["paper", "reference"], **small)
     with pytest.raises(ValueError, match="not comparable between runs with different clock"):
         analysis.best(result, "cumulative_pseudo_regret")
+
+
+def test_a_parameter_may_follow_from_an_axis():
+    """The rates of ensembles follow from the length of a data set."""
+    rows = [{"policy": "p", "seed": seed, "gamma": gamma} for gamma in (1.0, 2.0) for seed in (0, 1)]
+    result = runs_of(rows).assign_coords(rate=("run", [0.1, 0.1, 0.2, 0.2]))
+    known = json.loads(result.attrs["parameters"])
+    result = result.assign_attrs(parameters=json.dumps({**known, "rate": [[], ""]}))
+    assert len(settings.runs_table(result)) == 4
+    other = result.assign_coords(rate=("run", [0.1, 0.1, 0.2, 0.3]))
+    with pytest.raises(ValueError, match=r"of the policy 'p' differ in rate \(0.2, 0.3\), which is no axis"):
+        settings.runs_table(other)
 
 
 def test_results_of_two_studies_are_not_averaged():

@@ -160,11 +160,12 @@ def test_participation_is_of_lines_whose_runs_have_the_same_clients():
     assert any("drawn only for one panel" in line for line in listed.omitted(counted, two))
 
 
-def test_a_studys_own_quantities_are_shown_round_by_round():
+def test_the_chart_of_a_studys_own_quantity_shows_its_metric():
+    """As in tables: of a total, the sum so far."""
     drawn = made(runs(harm=RAMP))
     assert "harm_vs_round" in drawn and not {"unsaid_vs_round", "final_vs_round"} & drawn.keys()
     (panel,) = drawn["harm_vs_round"].panels
-    np.testing.assert_allclose(panel.series[0].y, RAMP)
+    np.testing.assert_allclose(panel.series[0].y, np.cumsum(RAMP), rtol=1e-6)
     assert panel.y.label == "harm (kg)"
 
 

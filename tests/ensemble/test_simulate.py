@@ -261,7 +261,19 @@ def test_settings_reach_their_limits_and_no_further(field, least, most, refused)
 
 def test_budgets_are_whole_parameters_and_no_more_than_all():
     runs = check_runs(RUNS._replace(budget=np.array([1.0, 1.02, 1.03, 2.5, 1e9])), 7)
-    assert hyper_of(runs, POOL).budget.tolist() == [40, 40, 41, 100, SIZES.sum()]
+    found = hyper_of(runs, POOL)
+    assert found.budget.tolist() == [40, 40, 41, 100, SIZES.sum()]
+    # FedBoost's expected cost is not rounded, and covers all models at most.
+    np.testing.assert_allclose(
+        np.multiply(found.spending, found.budget), 40 * np.array([1.0, 0.918, 1.03, 1.25, 7]), rtol=1e-6
+    )
+
+
+def test_a_budget_may_be_the_cost_of_all_models():
+    """In float64, 2.3 · 100 is less than 230."""
+    pool = make_pool(POOL.predictions[:, :3], POOL.targets, [100, 100, 30])
+    runs = check_runs(RUNS._replace(budget=np.full(5, 2.3)), 3)
+    assert hyper_of(runs, pool).budget.tolist() == [230] * 5
 
 
 def test_a_stream_has_an_order_for_each_seed_and_a_loss_for_each_model():

@@ -162,6 +162,13 @@ def test_charts_show_the_numbers(result):
         assert_legible(chart.figure())
 
 
+def test_regrets_are_drawn_without_a_policy_that_has_a_bound(result):
+    alone = result.isel(run=slice(4, 6)).drop_vars("regret_bound")
+    (panel,) = charts(alone)["regret_vs_round"].panels
+    assert [one.label for one in panel.series] == ["thrifty, η = 0.223607"]
+    assert not any("Dotted" in chart.caption for chart in charts(alone).values())
+
+
 def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
     """398 rows of the diabetes set are a stream of 10 rounds for 40 clients, of one for 398."""
 

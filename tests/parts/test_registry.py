@@ -138,7 +138,7 @@ def test_a_name_is_taken_once_in_a_kind_of_part():
     assert layer.get("latency", "pause").function is pause
     with pytest.raises(ValueError, match=r"policy: there is no 'pauze'; did you mean 'pause'\?"):
         parts.find("policy", "pauze")
-    with pytest.raises(ValueError, match="reduce = 'least': must be one of last, mean, total"):
+    with pytest.raises(ValueError, match="reduce = 'least': must be one of last, mean, total, each"):
         pausejax.quantity(reduce="least")
 
 

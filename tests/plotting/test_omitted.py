@@ -1,12 +1,14 @@
 """What charts omit, and the option that shows it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from pausejax.analysis.quantities import Metric, as_json, metrics_in
-from pausejax.plotting import request
+from pausejax.analysis.selecting import select
+from pausejax.plotting import request, sweeps
 from pausejax.plotting.grid import arrange
 from pausejax.plotting.request import resolve
 
@@ -74,6 +76,35 @@ def test_too_much_that_varies_comes_with_ways_out_that_work():
     arrange(result_of(rows), ["a", "g"])
     rows = crossed(zeta=names(17), policy=names(17))
     assert omitted(result_of(rows))[0].endswith("(policy, zeta). Fix some axes: --where zeta=" + names(1)[0])
+
+
+def test_proposed_values_are_those_of_a_run():
+    """Of parameters that are sampled together, no run has the smallest values of all."""
+    rng = np.random.default_rng(0)
+    rows = [dict(zip(("alpha", "eta"), rng.uniform(1, 2, 2).tolist(), strict=True)) for _ in range(20)]
+    rows = [{"zeta": zeta, **row} for row in rows for zeta in names(17)]
+    result = result_of(rows)
+    said = " ".join(omitted(result))
+    proposed = re.findall(r"--where (\S+?)\.? ", f"{said} ")
+    assert len(proposed) == 2 and "a=" in proposed[1] and "eta=" in proposed[1]
+    for text in proposed:
+        where = dict(pair.split("=") for pair in text.split(","))
+        assert select(result, where).sizes["run"] > 0
+
+
+def test_each_data_set_is_judged_by_itself():
+    """Losses with different α can't be compared: those of one data set have one α."""
+    rows = crossed(dataset=["x"], alpha=[1.0], zeta=names(17))
+    rows += crossed(dataset=["y"], alpha=[2.0, 3.0], zeta=names(17))
+    result = result_of(rows)
+    (line,) = [line for line in omitted(result) if "main effects" in line]
+    assert line.startswith("loss: no main effects of y, because not comparable") and "--where a=2" in line
+    assert set(sweeps.sweep_charts(result)) == {"main_effects_loss_x"}
+    lines = omitted(result, measures=["time", "loss"])
+    assert [line[:19] for line in lines if "front" in line] == ["no front of y: loss"]
+    assert {"pareto_x"} == {
+        name for name in sweeps.charts_of(*resolve(result, ["time", "loss"])) if "pareto" in name
+    }
 
 
 CURVELESS = ": has only one value for each run, so it has no curve"

@@ -104,6 +104,14 @@ def test_cells_without_runs_or_with_infinite_ones_alone_are_empty():
     assert (panel.x.names, panel.y.names) == (("1", "2"), ("1", "2"))
 
 
+def test_every_policy_and_data_set_has_a_heat_map_of_its_own():
+    """Joined by "_", two of the four pairs are the same words."""
+    rows = crossed(policy=["p", "p_q"], dataset=["q_r", "r"], gamma=[1.0, 2.0], eta=[1.0, 2.0])
+    runs = numbers(rows)
+    drawn = sweeps.heat_maps(runs, of(runs, "loss"))
+    assert len({chart.panels[0].cells.sum() for chart in drawn.values()}) == 4
+
+
 def test_an_unbounded_leakage_is_no_number_and_grey(grid):
     result, rows = grid
     free = np.array([row["policy"] == "pause" for row in rows])[:, None]

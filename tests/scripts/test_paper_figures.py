@@ -18,7 +18,7 @@ def script():
     return load("scripts/figures.py")
 
 
-def study(folder, seeds, policies=("PAUSE", "SA-PAUSE", "random"), seed=0):
+def study(folder, seeds, policies=("PAUSE", "SA-PAUSE", "random"), seed=0, evaluated=EVALUATED):
     """A result of made-up runs; PAUSE is 10 points ahead of random, which takes twice its time."""
     rng = np.random.default_rng(seed)
     rows = [(policy, seed) for seed in seeds for policy in policies]
@@ -31,7 +31,7 @@ def study(folder, seeds, policies=("PAUSE", "SA-PAUSE", "random"), seed=0):
             "max_leakage": (("run", "round"), rng.uniform(0.1, 0.3, shape).cumsum(1).astype("f4")),
             "test_accuracy": (
                 ("run", "eval"),
-                (rng.normal(0.6, 0.001, (len(rows), len(EVALUATED))) - low).astype("f4"),
+                (rng.normal(0.6, 0.001, (len(rows), len(evaluated))) - low).astype("f4"),
             ),
         },
         {
@@ -40,7 +40,7 @@ def study(folder, seeds, policies=("PAUSE", "SA-PAUSE", "random"), seed=0):
             "seed": ("run", [s for _, s in rows]),
             "identity": ("run", [f"{p}{s}" for p, s in rows]),
             "round": np.arange(1, ROUNDS + 1),
-            "eval_round": ("eval", EVALUATED),
+            "eval_round": ("eval", evaluated),
         },
         {
             "axes": "[]",
@@ -88,6 +88,12 @@ def test_curves_are_kept_as_they_are_whatever_pieces_they_come_in(script, tmp_pa
             np.testing.assert_allclose(runs["test_accuracy"].values[place], plain, rtol=1e-6)
     with pytest.raises(SystemExit, match="two runs have the same policy and seed"):
         script.keep("fig2", [tmp_path / "a", tmp_path / "a"], None, tmp_path / "results")
+
+
+def test_every_accuracy_is_a_mean_over_ten_rounds_if_the_last_evaluation_is_early(script, tmp_path):
+    whole = study(tmp_path / "a", [0], ("PAUSE",), evaluated=np.array([10, 20, 30, 35]))
+    found, _ = script.read(script.keep("fig2", [tmp_path / "a"], None, tmp_path))
+    np.testing.assert_array_equal(found["PAUSE"]["test_accuracy"].values, whole["test_accuracy"].values)
 
 
 def test_pieces_may_come_later(script, tmp_path):
