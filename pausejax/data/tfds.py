@@ -1,10 +1,10 @@
 """Image data sets of TensorFlow Datasets (TFDS), read as random-access records without TensorFlow."""
 
 import contextlib
-import functools
+import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from pausejax.data.dataset import Dataset
 
 _READ_AT_ONCE = 1000
 _SPLITS = ("train", "test")
+_INFO = "dataset_info.json"
 
 EXTRA = "pausejax[prepare]"
 """Extra of the package that installs TensorFlow, which only the preparation of a copy needs."""
@@ -48,23 +49,41 @@ def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
       ValueError: the content of the prepared copy is not that of the named data set.
     """
     source = SOURCES[name]
-    arrays = _cached(name, source.version, data_dir, functools.partial(_check, name, source))
+    cached = cache.cache_dir() / f"{name}-{source.version}.npz"
+    arrays = cache.read(cached)
+    if arrays is None:
+        arrays = _records(name, source.version, data_dir)
+        _check(name, source, arrays)
+        cache.write(cached, arrays)
     return _dataset(arrays, len(source.train_counts))
 
 
 def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dataset:
     """Reads any data set of TFDS with splits train and test of labelled images of one size.
 
+    The decoded images are cached for the content of the prepared copy, because a data set of one's own may be
+    prepared again with other content and the same version.
+
     Args:
       name: the name in TFDS, followed by "/config" if the data set has configurations.
-      version: the version, such as "3.0.1", which fixes the records and their order.
+      version: the version, such as "3.0.1".
       data_dir: the folder of prepared copies; default `$PAUSEJAX_DATA_DIR`, or else TFDS's own default.
 
     Raises:
       FileNotFoundError: there is no prepared copy and none can be made here; the message says what to run.
       ValueError: the data set has other splits or features.
     """
-    return _dataset(_cached(name, version, data_dir, lambda arrays: None), 0)
+    prepared = _folder(data_dir) / name / version
+    if not (prepared / _INFO).is_file():
+        with _quiet():
+            _builder(name, version, data_dir)
+    content = _digest(prepared)
+    cached = cache.cache_dir() / f"{name.replace('/', '-')}-{version}-{content[:16]}.npz"
+    arrays = cache.read(cached)
+    if arrays is None:
+        arrays = _records(name, version, data_dir)
+        cache.write(cached, arrays)
+    return _dataset(arrays, 0)
 
 
 def _dataset(arrays: dict[str, np.ndarray], num_classes: int) -> Dataset:
@@ -73,19 +92,14 @@ def _dataset(arrays: dict[str, np.ndarray], num_classes: int) -> Dataset:
     return Dataset(train_inputs, train_targets, test_inputs, test_targets, num_classes=num_classes)
 
 
-def _cached(
-    name: str,
-    version: str,
-    data_dir: str | os.PathLike | None,
-    check: Callable[[dict[str, np.ndarray]], None],
-) -> dict[str, np.ndarray]:
-    cached = cache.cache_dir() / f"{name.replace('/', '-')}-{version}.npz"
-    arrays = cache.read(cached)
-    if arrays is None:
-        arrays = _records(name, version, data_dir)
-        check(arrays)
-        cache.write(cached, arrays)
-    return arrays
+def _digest(prepared: Path) -> str:
+    """Returns the SHA-256 over the names and contents of all files of a prepared copy."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in prepared.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest.update(f"{path.relative_to(prepared)} ".encode())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dict[str, np.ndarray]:
@@ -123,14 +137,17 @@ def _library() -> Any:
     return tfds
 
 
+def _folder(data_dir: str | os.PathLike | None) -> Path:
+    """Returns the folder of prepared copies."""
+    named = data_dir or os.environ.get("PAUSEJAX_DATA_DIR")
+    return Path(named or _library().core.constants.DATA_DIR).expanduser()
+
+
 def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
     """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make a copy."""
-    tfds = _library()
-    folder = Path(
-        data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR
-    ).expanduser()
+    tfds, folder = _library(), _folder(data_dir)
     prepared = folder / name / version
-    if (prepared / "dataset_info.json").is_file():
+    if (prepared / _INFO).is_file():
         builder = tfds.builder_from_directory(prepared)
         if builder.info.file_format is tfds.core.FileFormat.ARRAY_RECORD:
             return builder

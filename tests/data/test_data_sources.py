@@ -113,6 +113,30 @@ def test_data_set_under_a_wrong_name_is_refused(monkeypatch, cache_folder):
     assert not cache_folder.exists()
 
 
+def test_images_are_cached_for_the_content_of_a_prepared_copy(monkeypatch, cache_folder, tmp_path):
+    """A data set of one's own may be prepared again with other content, or have one version twice."""
+
+    def prepare(folder, pixel):
+        copy = folder / "own" / "1.0.0"
+        copy.mkdir(parents=True, exist_ok=True)
+        (copy / "dataset_info.json").write_text("{}")
+        (copy / "records").write_bytes(bytes([pixel]))
+
+    def records(name, version, folder):
+        reads.append(folder)
+        pixel = (folder / name / version / "records").read_bytes()[0]
+        images, labels = np.full((2, 2, 2, 1), pixel, np.uint8), np.arange(2, dtype=np.int32)
+        return dict(zip(ARRAYS, (images, labels, images, labels), strict=True))
+
+    reads = []
+    monkeypatch.setattr(tfds, "_records", records)
+    for folder, pixel in (("a", 1), ("b", 2), ("a", 3)):
+        prepare(tmp_path / folder, pixel)
+        for _ in range(2):
+            assert (tfds.read_any("own", "1.0.0", tmp_path / folder).train_inputs == pixel).all()
+    assert len(reads) == 3
+
+
 @pytest.mark.slow
 def test_cifar10_is_read_from_a_prepared_copy(shared, cache_folder):
     cifar = data.load("cifar10", shared / "tensorflow_datasets")

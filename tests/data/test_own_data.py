@@ -194,8 +194,10 @@ def test_any_image_set_is_read_by_name_and_version(shared, tmp_path, monkeypatch
     loaded = data.load("tfds_image", folder, tfds_name="mnist", tfds_version="3.0.1")
     assert loaded.train_inputs.shape == (60_000, 28, 28, 1) and loaded.classes == 10
     assert loaded.scale == (127.5, 127.5) and loaded.name == "tfds_image"
-    again = data.load("mnist", tmp_path / "nowhere")  # the cache of one is that of the other
+    again = data.load("mnist", folder)
     np.testing.assert_array_equal(loaded.train_targets, again.train_targets)
+    # The two caches are apart, because the copy that `tfds_image` reads is not checked to be MNIST.
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_an_image_set_that_nobody_has_prepared_is_named_with_the_command_that_does(tmp_path, monkeypatch):
