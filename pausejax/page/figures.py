@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pausejax.analysis.quantities import format_number
 from pausejax.page.tables import Table
 from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
@@ -22,7 +23,6 @@ _BYTES = 7
 _FEWEST_POINTS = 20
 _MOST_ROWS, _MOST_POINTS = 60, 40
 """Largest number of rows of a table below a chart, and of points of one series in this table."""
-_NONE = "–"
 
 
 class Key(NamedTuple):
@@ -217,4 +217,4 @@ def _places(axis: Axis, count: int) -> Sequence[str]:
 
 
 def _short(value: float, digits: int = 4) -> str:
-    return f"{value:.{digits}g}" if np.isfinite(value) else _NONE
+    return format_number(value, f".{digits}g")

@@ -110,7 +110,8 @@ class Sweep:
     axes: tuple[Axis, ...]
     """The axis of each column of `values`: first the parameters, then the metrics."""
     values: np.ndarray
-    """Float64 [settings, columns]. If an axis has names, its column holds indices of names. NaN: no value."""
+    """Float64 [settings, columns]. If an axis has names, its column holds indices of names. NaN: no value. A
+    metric may be infinite."""
     parameters: int
     """Number of columns of `values` that are parameters. The other columns are metrics."""
     front: np.ndarray

@@ -128,7 +128,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
         column = metric.scale * means[name]["mean"].values
         if np.isfinite(column).any():
             axes.append(axis_for(metric, column))
-            columns.append(np.where(np.isfinite(column), column, np.nan))
+            columns.append(column)
     found = [name for name in shown if np.isfinite(means[name]["mean"].values).any()]
     ways = directions(whole, [shown[name] for name in objectives])[0]
     up, across, color = (parameters + (found.index(name) if name in found else 0) for name in objectives)

@@ -11,7 +11,8 @@ import pausejax
 from pausejax import analysis, page
 from pausejax.commands.tables import summary_table
 from pausejax.page import figures, tables
-from pausejax.plotting.data import Axis, ChartData, Panel, Series
+from pausejax.plotting.data import Axis, ChartData, Panel, Series, Sweep
+from pausejax.plotting.explorer import explorer
 
 from ..analysis.made_up import AXES, POLICIES, build
 from ..plotting.every_kind import charts
@@ -195,6 +196,14 @@ def test_what_cannot_be_compared_has_no_difference():
 
 
 @pytest.mark.slow
+def test_the_table_of_all_settings_tells_infinite_from_missing():
+    values = np.array([[1.0, np.inf], [2.0, np.nan], [3.0, 0.5]])
+    sweep = Sweep(("a", "b", "c"), (Axis("γ"), Axis("leakage")), values, 1, np.array([0, 0, 1]), (0, 1, 1))
+    table = figures.settings(sweep)
+    assert table.rows == [("c", "yes", "0.5", "3"), ("a", "", "∞", "1"), ("b", "", "–", "2")]
+    assert "Infinity" not in json.dumps(explorer(sweep))
+
+
 def test_averaging_over_many_settings_mixes_no_unlike_rewards():
     result = simulated(policies=["pause", "random"], gamma=list(range(1, 11)), seeds=2)
     table, notes = tables.differences(result)
