@@ -21,10 +21,7 @@ from pausejax.atomic import replacing
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
 MARK = ".mark-"
-"""Prefix of the names of files that `Folder.marked` writes.
-
-Files of killed processes are removed when no process plays.
-"""
+"""Prefix of the files that `Folder.marked` writes. Those of killed processes go when no process plays."""
 _T = TypeVar("_T")
 
 
@@ -227,10 +224,11 @@ class Folder:
           wait: whether to wait until other processes release the lock.
 
         Yields:
-          Whether this process holds the lock. The value is False if the system has no locks, or if another
-          process holds the lock and `wait` is false.
+          Whether this process holds the lock. The value is False if the system has no locks, if the folder is
+          read-only and lacks the file, or if another process holds the lock and `wait` is false.
         """
-        if not self.is_local:
+        fixed = self.is_local and os.path.isdir(self._root) and not os.access(self._root, os.W_OK)
+        if not self.is_local or (fixed and not self.exists(name)):
             yield False
             return
         file, held = self._locked(name, shared=shared, wait=wait)
@@ -285,10 +283,11 @@ class Folder:
 
     def _opened(self, name: str) -> int:
         """Opens a file to lock, which must be no link, without truncating it; returns its descriptor."""
-        path = self._inside(name)
-        writable = os.access(posixpath.dirname(path), os.W_OK)  # a file in a read-only folder can be locked
-        flags = os.O_CREAT | os.O_RDWR if writable else os.O_RDONLY
-        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        path, follow_no_link = self._inside(name), getattr(os, "O_NOFOLLOW", 0)
+        if os.access(posixpath.dirname(path), os.W_OK):
+            with contextlib.suppress(PermissionError):  # the file belongs to another user
+                return os.open(path, os.O_CREAT | os.O_RDWR | follow_no_link, 0o666)
+        return os.open(path, os.O_RDONLY | follow_no_link)  # this suffices to lock a file
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)

@@ -3,6 +3,8 @@
 import hashlib
 import io
 import os
+import stat
+import tempfile
 
 import fsspec
 import numpy as np
@@ -103,3 +105,31 @@ def test_a_read_only_folder_can_be_locked_by_readers(tmp_path, monkeypatch):
     with Folder(tmp_path).lock(".lock", shared=True) as held:
         assert held
     assert not any(flags & (os.O_CREAT | os.O_RDWR) for flags in flags_of)
+
+
+def test_a_folder_that_cannot_be_written_and_has_no_lock_file_is_read_without_a_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with Folder(tmp_path).lock(".lock", shared=True) as held:
+        assert not held
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError), Folder(tmp_path / "absent").lock(".lock"):
+        pass
+
+
+def test_a_lock_file_serves_every_user_who_may_write_the_folder():
+    """Its permissions are those of other files; one that only its owner may write can be locked too."""
+    user, mask = os.geteuid(), os.umask(0o002)
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        try:
+            os.seteuid(user or 65534)  # root may write every file
+            with Folder(place).lock("lock") as held:
+                assert held
+            path = os.path.join(place, "lock")
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o664
+            os.chmod(path, 0o444)
+            with Folder(place).lock("lock") as held:
+                assert held and Folder(place).lease("lock") is None
+        finally:
+            os.seteuid(user)
+            os.umask(mask)
