@@ -7,6 +7,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -215,6 +216,73 @@ def test_a_store_that_mlflow_has_given_up_names_the_cure(tmp_path, monkeypatch):
     tracker = tracking.MlflowTracker((tmp_path / "mlruns").as_uri())
     with pytest.raises(ValueError, match=r"Set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
         tracker.start(STUDY)
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_share_one_new_store(tmp_path):
+    """MLflow makes the tables of an SQLite file without a lock."""
+    code = "import pathlib, time; from pausejax.execution import tracking; t = tracking.make('mlflow'); "
+    code += "pathlib.Path({!r}).touch()\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+    code += "t.start({{'name': 'tracked'}})"
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    ready = [tmp_path / str(number) for number in range(4)]
+    options = {"cwd": tmp_path, "env": environment, "stderr": subprocess.PIPE, "text": True}
+    commands = [[sys.executable, "-c", code.format(path.name)] for path in ready]
+    processes = [subprocess.Popen(command, **options) for command in commands]
+    while not all(path.exists() for path in ready) and all(one.poll() is None for one in processes):
+        time.sleep(0.01)
+    (tmp_path / "go").touch()
+    errors = [one.communicate(timeout=120)[1] for one in processes]
+    assert [one.returncode for one in processes] == [0] * 4, errors
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as store:
+        assert store.execute("select count(*) from experiments where name = 'tracked'").fetchone() == (1,)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_experiment_that_another_process_has_just_made_is_used(address, monkeypatch):
+    from mlflow import MlflowClient
+
+    find, made = MlflowClient.get_experiment_by_name, []
+
+    def find_before_it_is_made(self, name):
+        found = find(self, name)
+        if found is None:
+            made.append(self.create_experiment(name))
+        return found
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", find_before_it_is_made)
+    tracker = tracking.MlflowTracker(address)
+    tracker.start(STUDY)
+    assert [tracker._experiment] == made
+
+
+@pytest.mark.slow
+def test_a_file_that_mlflow_cannot_read_names_the_cure(tmp_path):
+    """In a process of its own, because an MLflow that was imported without SQLAlchemy reads no such file."""
+    (tmp_path / "mlflow.db").write_text("no database " * 100)
+    code = "from pausejax.execution import tracking; "
+    code += "tracking.MlflowTracker('sqlite:///mlflow.db').start({'name': 'tracked'})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: tracker mlflow: sqlite:///mlflow.db: ") and "not a database" in last
+    assert "If the same command fails again, move the file away" in last
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.slow
+def test_a_store_that_is_lost_while_runs_are_reported_is_named(address, result, monkeypatch):
+    from mlflow import MlflowClient
+
+    tracker = tracking.MlflowTracker(address)
+    tracker.start(STUDY)
+
+    def refuse(*_, **__):
+        raise ConnectionError("the server is gone\nsince a minute")
+
+    monkeypatch.setattr(MlflowClient, "search_runs", refuse)
+    with pytest.raises(ValueError, match=r"^tracker mlflow: file:.*: the server is gone$"):
+        tracker.runs_finished(result.isel(run=[0]))
 
 
 def events_in(folder):

@@ -1,12 +1,15 @@
 """Logs runs to MLflow."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import xarray as xr
 
 from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
+from pausejax.results.folder import Folder
 
 # The number of metrics in one request, which also holds parameters; the number of runs read in one request.
 _BATCH, _PAGE = 800, 1000
@@ -34,28 +37,26 @@ class MlflowTracker(Tracker):
         """
         self._mlflow = library("mlflow", "mlflow")
         # By default MLflow stores runs in SQLite, and its message is unclear if SQLAlchemy is missing.
-        library("mlflow", "sqlalchemy")
+        self._sqlalchemy = library("mlflow", "sqlalchemy")
         self._uri, self._unnamed = uri, unnamed
         self._experiment = ""
         self._known: set[str] = set()
 
     def start(self, study: Mapping[str, str]) -> None:
         name = study.get("name") or self._unnamed
-        try:
-            self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
-            found = self._client.get_experiment_by_name(name)
-            self._experiment = found.experiment_id if found else self._client.create_experiment(name)
+        with self._failing_in_one_line():
+            with self._alone():
+                self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
+                self._experiment = self._experiment_of(name)
             self._known = self._finished()
-        except self._mlflow.MlflowException as error:
-            where = self._uri or self._mlflow.get_tracking_uri()
-            raise ValueError(f"tracker mlflow: {where}: {_reason(error)}") from error
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
-            # Another process of the study may have logged the run since `start`.
-            one = self._finished(f"tags.`pausejax.identity` = '{run.identity}'")
-            if run.key not in one:
-                self._log(run, result.attrs)
+            with self._failing_in_one_line():
+                # Another process of the study may have logged the run since `start`.
+                one = self._finished(f"tags.`pausejax.identity` = '{run.identity}'")
+                if run.key not in one:
+                    self._log(run, result.attrs)
             self._known.add(run.key)
 
     def attach(self, files: Sequence[Path]) -> None:
@@ -68,6 +69,50 @@ class MlflowTracker(Tracker):
         for file in files:
             self._client.log_artifact(run_id, str(file))
         self._client.set_terminated(run_id, "FINISHED")
+
+    @property
+    def _where(self) -> str:
+        return self._uri or str(self._mlflow.get_tracking_uri())
+
+    @contextlib.contextmanager
+    def _failing_in_one_line(self) -> Iterator[None]:
+        """Raises any error of MLflow, SQLAlchemy or Alembic as a ValueError with a message of one line."""
+        try:
+            yield
+        except Exception as error:
+            reason = _reason(error)
+            if isinstance(error, self._sqlalchemy.exc.SQLAlchemyError) and _place(self._where):
+                reason += ". If the same command fails again, move the file away. MLflow then makes a new one"
+            raise ValueError(f"tracker mlflow: {self._where}: {reason}") from error
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Holds the lock under which MLflow makes its tables and the experiment, if the store is on a disk.
+
+        MLflow has no lock of its own. Two processes that make the tables of an SQLite file damage it.
+        """
+        if (place := _place(self._where)) is None:
+            yield
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder, name = Folder(place.parent), f".{place.name}.lock"
+        with folder.lock(name):
+            try:
+                yield
+            finally:
+                folder.remove(name)
+
+    def _experiment_of(self, name: str) -> str:
+        """Returns the id of an experiment. Makes the experiment if it does not exist."""
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(name))
+            except self._mlflow.MlflowException:
+                # Where there is no lock, another process may have made it meanwhile.
+                if (found := self._client.get_experiment_by_name(name)) is None:
+                    raise
+        return str(found.experiment_id)
 
     def _finished(self, also: str = "") -> set[str]:
         """Returns the keys of the experiment's complete runs; `also` is a further condition."""
@@ -105,8 +150,19 @@ class MlflowTracker(Tracker):
         self._client.set_terminated(run_id, "FINISHED")
 
 
+def _place(uri: str) -> Path | None:
+    """Returns the file or folder of a store on this machine's disk; None for other stores."""
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.scheme.startswith("sqlite"):
+        path = path[1:]  # sqlite:///relative, sqlite:////absolute
+    elif parts.scheme not in ("", "file"):
+        path = ""
+    return Path(path).absolute() if path else None
+
+
 def _reason(error: Exception) -> str:
-    first = str(error).strip().splitlines()[0]
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "MLFLOW_ALLOW_FILE_STORE" not in str(error):
         return first
     return (
