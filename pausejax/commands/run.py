@@ -102,7 +102,8 @@ def run(options: argparse.Namespace) -> None:
     if not outcome.missing and not options.no_report:
         report.write_report(options.out, options, ("png",))
     if tracker and not outcome.missing:
-        tracking.attach_files(tracker, options.out)
+        with store.reporting(alone=True):
+            tracking.attach_files(tracker, options.out)
 
 
 def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:

@@ -125,7 +125,8 @@ def run(options: argparse.Namespace) -> None:
         result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
     _finish(result, options)
     if tracker:
-        tracking.attach_files(tracker, options.out)
+        with store.reporting(alone=True):
+            tracking.attach_files(tracker, options.out)
 
 
 def _finish(result: Any, options: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from pausejax import measured
 from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
-from pausejax.execution.batches import Batch, batches
+from pausejax.execution.batches import Batch, batches, unfinished
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.memory import program_memory, runs_that_fit
 from pausejax.execution.work import Work, work_of
@@ -214,9 +214,10 @@ def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> li
     if store is None:
         max_runs = {key: layout.runs for key, layout in executor.layouts(plan).items()}
         return batches(plan, (), max_runs)
-    from pausejax.execution.play import work_left  # imported late: it loads the package results
+    from pausejax.execution.play import share_of  # imported late: it loads the package results
 
-    return work_left(plan, executor, store, store.prepare(plan))
+    contents = store.prepare(plan)
+    return unfinished(share_of(plan, executor, store, contents), contents.identities)
 
 
 def call_seconds(call: Work, rates: Rates) -> float:

@@ -113,27 +113,35 @@ def play(
       store: the store of the result.
       shard: this process's number, from 1, and the number of processes that share the study.
       progress: the function that is called with the number of rounds × runs advanced.
-      tracker: the tracker that receives every batch that is written, and at the end the runs that were
-        finished before.
+      tracker: the tracker that receives the finished runs of this process's share, first those that were
+        finished before, and then every batch that is written. When the study is complete, the tracker
+        receives the other runs that were finished before.
       stopping: the signal that asks the study to stop. A stop saves checkpoints of unfinished runs.
 
     Raises:
       StopRequested: the study was asked to stop.
       SpecError: a group can't be built, or the store holds another study; no run has been played then.
       PartError: a part has returned an invalid value in some round; finished batches are kept.
-      ValueError: the tracker can't be reached; no run has been played then.
+      ValueError: the tracker can't be reached, or can't store runs; finished batches are kept.
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
     contents = store.prepare(plan)
-    work = work_left(plan, executor, store, contents, shard)
+    share, alone = share_of(plan, executor, store, contents, shard), shard[1] == 1
+    work = unfinished(share, contents.identities)
     if tracker:
         start_tracker(tracker, plan)
     try:
+        reported: set[tuple[str, str]] = set()
+        if tracker:
+            # The process that played these runs may have been killed before it reported them.
+            own = [run for batch in share for run in batch.runs if run.identity in contents.identities]
+            with store.reporting(alone=alone):
+                reported |= report_runs(tracker, store, plan, own)
         left = sum(len(batch.runs) for batch in work)
         if skipped := len(plan.runs) - left:
             events.found(skipped, left, len({batch.group.key for batch in work}))
-        reported = play_batches(
-            plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
+        reported |= play_batches(
+            plan, executor, store, work, progress=progress, tracker=tracker, alone=alone, stopping=stopping
         )
         missing = store.build_if_complete(plan)
         # The store must now have the runs that were finished before this call, and the runs of `work`.
@@ -144,9 +152,9 @@ def play(
                 "command simulates these runs again"
             )
         if tracker and not missing:
-            # These runs were finished before, or their process was killed before it reported them.
             rest = [r for r in plan.runs if r.identity in stored and (r.policy, r.identity) not in reported]
-            report_runs(tracker, store, plan, rest)
+            with store.reporting(alone=True):
+                report_runs(tracker, store, plan, rest)
     finally:
         if tracker:
             tracker.finish()
@@ -154,10 +162,12 @@ def play(
     return Outcome(finished_before, missing, (*contents.damaged, *store.damaged))
 
 
-def work_left(
+def share_of(
     plan: Plan, executor: Executor, store: Store, contents: Contents, shard: tuple[int, int] = (1, 1)
 ) -> list[Batch]:
-    """Fixes the layouts, cuts the plan into batches, and returns this process's share without finished runs.
+    """Fixes the layouts, cuts the plan into batches, and returns those of this process's share.
+
+    The batches have all their runs, also those that are finished but not in the result.
 
     Args:
       plan: the plan of the whole study.
@@ -183,10 +193,9 @@ def work_left(
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     max_runs = {key: layout.runs for key, layout in layouts.items()}
-    work = of_shard(
+    return of_shard(
         batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count
     )
-    return unfinished(work, contents.identities)
 
 
 def play_batches(
@@ -197,9 +206,13 @@ def play_batches(
     *,
     progress: Progress,
     tracker: Tracker | None = None,
+    alone: bool = True,
     stopping: StopSignal = NO_STOP,
 ) -> set[tuple[str, str]]:
     """Plays the batches `work` and writes their runs to a store. The other arguments are as for `play`.
+
+    With `alone`, only one process reports runs at a time. It must be true unless all processes play different
+    runs.
 
     Returns:
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
@@ -208,7 +221,8 @@ def play_batches(
     for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
         store.note_written(batch.runs)
         if tracker:
-            tracker.runs_finished(store.labelled(plan, batch.runs))
+            with store.reporting(alone=alone):
+                tracker.runs_finished(store.labelled(plan, batch.runs))
             reported.update((run.policy, run.identity) for run in batch.runs)
     return reported
 
@@ -236,7 +250,8 @@ def start_tracker(tracker: Tracker, plan: Plan) -> None:
     tracker.start({**labels.attributes_of(plan), VARYING: json.dumps(labels.varying(plan))})
 
 
-def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> None:
-    """Reports runs of the result to a tracker."""
+def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> set[tuple[str, str]]:
+    """Reports finished runs to a tracker, and returns them as `play_batches` does."""
     for first in range(0, len(runs), _TOLD_AT_ONCE):
         tracker.runs_finished(store.labelled(plan, runs[first : first + _TOLD_AT_ONCE]))
+    return {(run.policy, run.identity) for run in runs}

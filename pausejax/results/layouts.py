@@ -27,7 +27,7 @@ class Layouts:
     """Layouts, and numbers of runs that fit in parallel, by name.
 
     The callers choose the names. A layout is named by its group and kind of device
-    (`execution.local.layout_name`), or by its group and the number of shards (`execution.play.work_left`).
+    (`execution.local.layout_name`), or by its group and the number of shards (`execution.play.share_of`).
     A number of runs that fit is named by group, kind of device and size of the largest batch.
 
     Args:

@@ -1,7 +1,7 @@
 """Defines the stores of finished runs: a study's folder, or memory."""
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,9 @@ from pausejax.results.study_folder import Contents
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
+
+REPORTING = ".reporting"
+"""The lock of the processes that report runs to a tracker."""
 
 
 class Store:
@@ -48,6 +51,15 @@ class Store:
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context. While it lasts, other processes know that this process plays batches."""
+        return contextlib.nullcontext()
+
+    def reporting(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which this process reports runs to a tracker.
+
+        Args:
+          alone: whether no other process may be in this context. This is needed to report runs that another
+            process may report at the same time. The tracker then knows what the other process has reported.
+        """
         return contextlib.nullcontext()
 
     def checkpoint(self, runs: Sequence[Run]) -> Checkpoint | None:
@@ -151,6 +163,15 @@ class FolderStore(Store):
     def playing(self) -> contextlib.AbstractContextManager[None]:
         return parts.playing(self.folder)
 
+    @contextlib.contextmanager
+    def reporting(self, *, alone: bool = False) -> Iterator[None]:
+        with self.folder.lock(REPORTING, shared=not alone):
+            try:
+                yield
+            finally:
+                if alone:
+                    self.folder.remove(REPORTING)
+
     def checkpoint(self, runs: Sequence[Run]) -> Checkpoint:
         return Checkpoint(self.folder, [run.identity for run in runs], self.checkpoint_seconds)
 
@@ -163,9 +184,9 @@ class FolderStore(Store):
             checkpoint.remove()
 
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        name = parts.part_name([run.identity for run in runs])
-        with contextlib.suppress(FileNotFoundError):
-            return self._table_of(plan).label(runs, parts.read_part(self.folder, name, ExpectedRuns.of(plan)))
+        if all(run.identity in self._stored and self._stored[run.identity][0].file for run in runs):
+            with contextlib.suppress(FileNotFoundError):
+                return self._table_of(plan).label(runs, self._load(runs))
         # The parts are now in the result. Another process may have extended the result, so indices may
         # differ.
         result, wanted = study_folder.read(str(self.folder)), {(run.policy, run.identity) for run in runs}

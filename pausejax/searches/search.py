@@ -122,9 +122,9 @@ def search(
         if missing := store.build_if_complete(plan):
             raise OSError(f"{store}: {missing} finished runs are missing. Was the folder moved or cleared?")
         if tracker and folder:
-            report_runs(
-                tracker, store, plan, [r for r in plan.runs if (r.policy, r.identity) not in reported]
-            )
+            rest = [r for r in plan.runs if (r.policy, r.identity) not in reported]
+            with store.reporting(alone=True):
+                report_runs(tracker, store, plan, rest)
     finally:
         if tracker:
             tracker.finish()

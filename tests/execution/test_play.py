@@ -517,6 +517,32 @@ def test_shards_on_unlike_devices_play_every_run_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_shard_that_was_killed_while_it_reported_tells_its_runs_when_it_resumes(tmp_path):
+    """The other shard has begun before these runs were finished, and ends the study."""
+    killed, resumed, other = Log(), Log(), Log()
+    document = {**BANDIT, "policy": [{"name": "random"}]}
+
+    def die(result):
+        raise Interrupted
+
+    def while_the_other_plays(_):
+        if killed.calls:
+            return
+        killed.runs_finished = die
+        with pytest.raises(Interrupted):
+            simulate(document, tmp_path, tracker=killed, max_width=2, shard=(1, 2))
+        simulate(document, tmp_path, tracker=resumed, max_width=2, shard=(1, 2))
+
+    simulate(document, tmp_path, while_the_other_plays, tracker=other, max_width=2, shard=(2, 2))
+    result = pausejax.open(tmp_path).load()
+    told = [*resumed.rewards, *other.rewards]
+    assert sorted(told) == sorted(result["identity"].values) and len(set(told)) == len(told)
+    rewards = {**resumed.rewards, **other.rewards}
+    for identity, reward in zip(result["identity"].values, result["reward"].values, strict=True):
+        np.testing.assert_array_equal(rewards[identity], reward)
+
+
+@pytest.mark.slow
 def test_a_tracker_is_told_of_policies_that_play_alike_under_both_labels(tmp_path):
     log = Log()
     document = {**BANDIT, "policy": [{"name": "random", "label": label} for label in ("one", "other")]}

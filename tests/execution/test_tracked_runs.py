@@ -79,12 +79,16 @@ def test_wandb_offline_leaves_out_what_its_folder_has_of_the_project(made, monke
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     result, *_ = made
+    tracker = tracking.make("wandb")
+    tracker.start(STUDY)  # another process may log the runs later
     for place, run in enumerate(runs.tracked_runs(result)):
-        folder = tmp_path / ("wandb" if place % 2 else ".wandb") / f"offline-run-20260101-{run.key}"
+        folder = (
+            tmp_path
+            / ("wandb" if place % 2 else ".wandb")
+            / f"offline-run-20260101_120000-{run.key}{'-1' * (place % 3)}"
+        )
         folder.mkdir(parents=True)
         (folder / "pausejax-project").write_text("a study")
-    tracker = tracking.make("wandb")
-    tracker.start(STUDY)
     tracker.runs_finished(result)
     # One that was killed while it was written, or that belongs to another project, is written again.
     for change in (Path.unlink, lambda file: file.write_text("another")):

@@ -4,12 +4,17 @@ import fcntl
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import xarray as xr
 
 import pausejax
-from pausejax.execution.play import report_runs
+from pausejax.data.host import DataCache
+from pausejax.execution.batches import Batch
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play, play_batches, report_runs
+from pausejax.execution.tracking import TensorBoardTracker
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore
@@ -262,6 +267,75 @@ def test_a_tracker_is_told_of_its_own_runs_in_a_result_that_was_extended(tmp_pat
     (told,) = listener.told
     assert told["identity"].values.tolist() == list(NARROW.identities[1:3])
     xr.testing.assert_identical(told["reward"].variable, expected(NARROW)["reward"][1:3].variable)
+
+
+class SlowTensorBoard(TensorBoardTracker):
+    """It takes so long to write a run that all processes would find that the run is missing."""
+
+    def _log(self, run):
+        time.sleep(0.02)
+        super()._log(run)
+
+
+def test_processes_that_find_a_finished_study_at_the_same_time_report_its_runs_once(tmp_path):
+    finish(Folder(tmp_path / "out"), NARROW)
+    trackers = [SlowTensorBoard(tmp_path / "runs") for _ in range(3)]
+
+    def run(tracker):
+        store = FolderStore(Folder(tmp_path / "out"))
+        play(NARROW, LocalExecutor(DataCache()), store, progress=lambda _: None, tracker=tracker)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(run, trackers))
+    assert len(list((tmp_path / "runs").glob("*/*/pausejax-run.*"))) == len(NARROW.runs)
+    assert not (tmp_path / "out/.reporting").exists()
+
+
+class Written:
+    """An executor whose batches have all been written."""
+
+    def execute(self, plan, work, *_):
+        yield from work
+
+
+def test_processes_that_play_the_same_runs_report_them_once(tmp_path):
+    """As two searches in one folder do."""
+    folder = Folder(tmp_path / "out")
+    study_folder.prepare(folder, NARROW)
+    work = [Batch(group, group.runs, len(group.runs)) for group in NARROW.groups]
+    for batch in work:
+        places = [NARROW.identities.index(identity) for identity in batch.identities]
+        study_folder.write_part(folder, batch.identities, arrays_of(NARROW, places))
+
+    def run(tracker):
+        store = FolderStore(folder)
+        store.prepare(NARROW)
+        return play_batches(NARROW, Written(), store, work, progress=lambda _: None, tracker=tracker)
+
+    trackers = [SlowTensorBoard(tmp_path / "runs") for _ in range(3)]
+    for tracker in trackers:
+        tracker.start({"name": "study"})
+    with ThreadPoolExecutor() as threads:
+        told = list(threads.map(run, trackers))
+    assert told == [{(run.policy, run.identity) for run in NARROW.runs}] * 3
+    assert len(list((tmp_path / "runs").glob("*/*/pausejax-run.*"))) == len(NARROW.runs)
+
+
+def test_runs_are_reported_alone_only_when_nobody_else_reports(tmp_path):
+    stores = [FolderStore(Folder(tmp_path)) for _ in range(3)]
+    told = []
+
+    def alone():
+        with stores[2].reporting(alone=True):
+            told.append("alone")
+
+    other = threading.Thread(target=alone)
+    with stores[0].reporting(), stores[1].reporting():
+        other.start()
+        other.join(0.1)
+        assert not told
+    other.join()
+    assert told == ["alone"]
 
 
 @pytest.mark.slow

@@ -38,10 +38,13 @@ class Tracker:
         """
 
     def runs_finished(self, result: xr.Dataset) -> None:
-        """Logs the runs of a batch.
+        """Logs finished runs. An earlier process of the study may have reported some of them.
 
         Args:
           result: the labelled result of these runs.
+
+        Raises:
+          ValueError: the tracker can't store them.
         """
 
     def finish(self) -> None:

@@ -42,10 +42,8 @@ class WandbTracker(Tracker):
         name = os.environ.get("WANDB_PROJECT") or study.get("name") or self._unnamed
         self._project = re.sub(r"[/\\#?%:]+", "-", name)[:_LONGEST_NAME]
         self._offline = os.environ.get("WANDB_MODE", "online") != "online"
+        self._known = set()
         if self._offline:
-            folder = Path(os.environ.get("WANDB_DIR", "."))
-            kept = itertools.chain(folder.glob("wandb/offline-run-*"), folder.glob(".wandb/offline-run-*"))
-            self._known = {path.name.rpartition("-")[2] for path in kept if self._is_whole(path)}
             return
         try:
             there = self._wandb.login()
@@ -54,12 +52,22 @@ class WandbTracker(Tracker):
         if not there:
             raise ValueError(f"tracker wandb: no account is logged in. {_CURE}")
 
+    def _note_complete_runs(self) -> None:
+        """Adds the keys of the complete offline runs of this and other processes to the known keys."""
+        folder = Path(os.environ.get("WANDB_DIR", "."))
+        for path in itertools.chain(folder.glob("wandb/offline-run-*"), folder.glob(".wandb/offline-run-*")):
+            key = path.name.split("-")[3]  # offline-run-TIME-KEY, and a number if this name exists
+            if key not in self._known and self._is_whole(path):
+                self._known.add(key)
+
     def _is_whole(self, folder: Path) -> bool:
         """Returns whether an offline run in a folder is complete and of this project."""
         marker = folder / _WHOLE
         return marker.is_file() and marker.read_text(encoding="utf-8") == self._project
 
     def runs_finished(self, result: xr.Dataset) -> None:
+        if self._offline:
+            self._note_complete_runs()
         for run in tracked_runs(result, self._known):
             try:
                 self._log(run, result)
