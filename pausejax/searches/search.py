@@ -81,6 +81,7 @@ def search(
         "spec": labels.spec_text(everything),
         "options": options.asked,
         "versions": versions(options.sampler),
+        "files": labels.used_files(study),
     }
     folder = store.folder if isinstance(store, FolderStore) else None
     held = search_file.read(folder, wanted) if folder else None

@@ -1,8 +1,8 @@
-"""Reads and writes `search.json`, which holds a search's spec, options and library versions.
+"""Reads and writes `search.json`, which holds a search's spec, options, versions and digests of files.
 
-The process that begins a search writes the file. Later processes must have an equal spec, equal options and
-equal versions of the libraries. Then their sampler suggests the same settings, and the runs of these settings
-are found in the folder by their identities.
+The process that begins a search writes the file. Later processes must have an equal spec, equal options,
+equal versions of the libraries and equal files. Then their sampler suggests the same settings, and the runs
+of these settings are found in the folder by their identities.
 """
 
 import json
@@ -25,7 +25,8 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Args:
       folder: the folder of the search.
-      wanted: the values of "spec", "options" and "versions" in this process. The file may have further keys.
+      wanted: the values of "spec", "options", "versions" and "files" in this process. The file may have
+        further keys.
 
     Raises:
       SpecError: the folder holds another search, or a study that is not a search.
@@ -35,13 +36,13 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     names = folder.names("")
     if NAME not in names:
         # A process may have been killed after it wrote the spec, and before it wrote this file.
-        if {study_folder.SPEC, study_folder.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
+        if {study_folder.SPEC, study_folder.RESULT} & set(names) and not _is_of(folder, wanted):
             raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
         return None
     try:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))
     except (OSError, TypeError, ValueError) as error:
-        if not _is_of(folder, wanted["spec"]):
+        if not _is_of(folder, wanted):
             what = "is damaged. Repeat the command that began the search, or choose another folder"
             raise SpecError([f"--out {folder}: {NAME} {what}"]) from error
         return None
@@ -54,7 +55,7 @@ def write(folder: Folder, wanted: Mapping[str, Any], more: Mapping[str, Any]) ->
 
     Args:
       folder: the folder of the search.
-      wanted: the values of "spec", "options" and "versions" in this process.
+      wanted: the values of "spec", "options", "versions" and "files" in this process.
       more: further values, which the process that writes the file decides for all.
 
     Raises:
@@ -80,15 +81,29 @@ def _refuse_another(folder: Folder, held: Mapping[str, Any], wanted: Mapping[str
     asked = json.loads(json.dumps(dict(wanted)))
     if problem := _other_versions(held.get("versions", {}), asked.pop("versions")):
         raise SpecError([f"--out {folder}: {problem}"])
+    files = asked.pop("files")
+    before = held.get("files", files)
     changed = [line for key in asked for line in _changes(key, held.get(key), asked[key])]
     if changed:
         what = f"holds another search, which differs in {', '.join(changed)}. Choose another folder"
         raise SpecError([f"--out {folder}: {what}"])
+    if others := [name for name in {**before, **files} if before.get(name) != files.get(name)]:
+        way_out = f"Put the old content back ({study_folder.USED}/ has copies of the files of `use`)"
+        what = f"the content of {', '.join(others)} has changed since the search began"
+        raise SpecError([f"--out {folder}: {what}. {way_out}, or choose another folder"])
 
 
-def _is_of(folder: Folder, spec: str) -> bool:
-    """Returns whether a folder's runs belong to this text of a spec; False if the folder holds no spec."""
-    return folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
+def _is_of(folder: Folder, wanted: Mapping[str, Any]) -> bool:
+    """Returns whether a folder's runs belong to the spec and the files of `wanted`.
+
+    Returns False if the folder holds no spec. A missing or damaged list of files does not count.
+    """
+    if not (folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == wanted["spec"].encode()):
+        return False
+    try:
+        return bool(read_sealed(folder, study_folder.FILES) == wanted["files"])
+    except (OSError, ValueError):
+        return True
 
 
 def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from pausejax.execution.events import LOGGER
 from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.searches import search_file
 from pausejax.study.spec import SpecError
 
 from .test_command import SPEC
@@ -247,3 +248,43 @@ def test_two_processes_that_play_one_search_leave_one_result(searches, tmp_path)
 
     first = play(BANDIT, ASKED, Folder(tmp_path / "again"), on_step=beside)
     assert_the_same(searches[1], first, tmp_path)
+
+
+def test_a_search_whose_files_have_changed_is_refused_in_a_line(tmp_path):
+    """At once, whether `search.json` is intact or damaged."""
+    folder = Folder(tmp_path)
+    wanted = {"spec": "", "options": {}, "versions": {}, "files": {"my.py": "1", "trace.csv": "2"}}
+    search_file.write(folder, wanted, {"lists": 1})
+    folder.write(study_folder.SPEC, b"")
+    write_sealed(folder, study_folder.FILES, wanted["files"])
+    assert search_file.read(folder, wanted)["lists"] == 1
+    edited = {**wanted, "files": {**wanted["files"], "my.py": "3"}}
+    with pytest.raises(SpecError) as refused:
+        search_file.read(folder, edited)
+    (line,) = refused.value.problems
+    assert line == (
+        f"--out {tmp_path}: the content of my.py has changed since the search began. Put the old "
+        "content back (used/ has copies of the files of `use`), or choose another folder"
+    )
+    flip(tmp_path / "search.json")
+    assert search_file.read(folder, wanted) is None
+    with pytest.raises(SpecError, match=r"search.json is damaged\. Repeat the command"):
+        search_file.read(folder, edited)
+
+
+@pytest.mark.slow
+def test_a_search_with_an_edited_part_of_its_own_changes_nothing_in_its_folder(tmp_path, capsys):
+    own = tmp_path / "my.py"
+    own.write_text(
+        "from pausejax import parts\n\n\n@parts.quantity(reduce='mean', units='1')\ndef one(seen):\n"
+        "    'one in every round'\n    return 0.0 * seen.latency.max() + 1.0\n"
+    )
+    (tmp_path / "spec.toml").write_text(f'use = ["my.py"]\nquantities = ["one"]\n{SPEC}')
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--trials", "2"]
+    typed += ["--fresh-seeds", "2", "--no-report", "--quiet"]
+    assert main(typed) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    own.write_text(own.read_text().replace("0.0 *", "1.0 *"))
+    assert main(typed) == 2
+    assert "the content of my.py has changed since the search began" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
