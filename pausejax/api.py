@@ -22,7 +22,7 @@ from pausejax.execution.stopping import StopRequested, stop_on_signals
 from pausejax.execution.tracking import Tracker
 from pausejax.parts import Parameter, PartError, registered_parts
 from pausejax.parts.extensions import Layer
-from pausejax.results import saving, study_folder, unfinished
+from pausejax.results import planned, saving, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
@@ -263,14 +263,15 @@ def open(directory: str | Path, *, partial: bool = False) -> xr.Dataset:
       partial: whether to read a study that is still running, or was killed. Its finished runs are then loaded
         into memory, with the variables, coordinates and labels of the final result. The attribute `partial`
         says how many runs are finished: "37 of 120 runs are finished". A finished study is opened as without
-        `partial` and lacks the attribute. The folder does not change.
+        `partial` and lacks the attribute. The folder does not change. Without `partial`, a warning says that
+        the result lacks runs of a larger study that is unfinished in the folder.
 
     Raises:
       FileNotFoundError: the folder holds no result; with `partial`, no finished run.
       ValueError: the result is damaged.
       OSError: other processes changed the folder during each attempt to read it.
     """
-    found = unfinished.read(directory, kinds.KINDS) if partial else study_folder.read(directory)
+    found = unfinished.read(directory, kinds.KINDS) if partial else planned.opened(directory)
     return kinds.with_units(found)
 
 

@@ -106,7 +106,7 @@ class RayExecutor:
         self._open.close()
         self._pool = self._study = None
 
-    def layouts(self, plan: Plan, store: Store, in_result: Collection[str] = ()) -> dict[str, Layout]:
+    def layouts(self, plan: Plan, store: Store, left_out: Collection[str] = ()) -> dict[str, Layout]:
         """Returns the layout of each group with unfinished runs, by the group's key.
 
         The first worker that starts fixes the layouts for its kind of devices.
@@ -114,7 +114,7 @@ class RayExecutor:
         Args:
           plan: the plan of the study.
           store: the store of the result, which must be in a folder.
-          in_result: identities of the runs in the result, `Contents.in_result`.
+          left_out: identities of the runs in the result that are left out, `Contents.left_out`.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.
@@ -122,7 +122,7 @@ class RayExecutor:
           OSError: the workers don't see the folder, or no cluster can be reached.
           ChildProcessError: several workers in a row were lost while they fixed the layouts.
         """
-        if not (left := groups_left(plan, in_result)):
+        if not (left := groups_left(plan, left_out)):
             return {}
         assert isinstance(store, FolderStore), "workers write into a folder"
         if self._study is not plan.study:

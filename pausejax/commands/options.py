@@ -239,9 +239,9 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
       ValueError: the result is damaged.
     """
     if not partial:  # opens the result without starting JAX
-        from pausejax.results import study_folder
+        from pausejax.results import planned
 
-        return study_folder.read(directory)
+        return planned.opened(directory)
     from pausejax import kinds
     from pausejax.results import unfinished
 

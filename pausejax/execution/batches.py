@@ -26,14 +26,14 @@ class Batch(NamedTuple):
         return tuple(run.identity for run in self.runs)
 
 
-def groups_left(plan: Plan, in_result: Collection[str]) -> list[Group]:
-    """Returns the groups with at least one run whose identity is not in `in_result`."""
-    known = frozenset(in_result)
+def groups_left(plan: Plan, left_out: Collection[str]) -> list[Group]:
+    """Returns the groups with at least one run whose identity is not in `left_out`."""
+    known = frozenset(left_out)
     return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
 
 
 def batches(
-    plan: Plan, in_result: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
+    plan: Plan, left_out: Collection[str], max_runs: Mapping[str, int], min_batches: int = 1
 ) -> list[Batch]:
     """Cuts every group into batches of nearly equal size.
 
@@ -41,13 +41,12 @@ def batches(
 
     Args:
       plan: the whole plan.
-      in_result: identities of the runs in the result, which are left out. Runs in parts are not left out,
-        because parts change while processes play.
+      left_out: identities of the runs that are left out, `Contents.left_out`.
       max_runs: the largest number of runs of a batch, by the key of each group that has runs left.
       min_batches: the least number of batches of the whole plan. If the plan has fewer runs left, each run is
         a batch. To reach this number, the group with the largest batches gets one more batch, repeatedly.
     """
-    known = set(in_result)
+    known = set(left_out)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
     counts = [
         -(-len(runs) // max_runs[group.key]) if runs else 0

@@ -69,7 +69,7 @@ class LocalExecutor:
         self._threads = ThreadPoolExecutor(os.cpu_count())
 
     def layouts(
-        self, plan: Plan, store: "Store | None" = None, in_result: Collection[str] = ()
+        self, plan: Plan, store: "Store | None" = None, left_out: Collection[str] = ()
     ) -> dict[str, Layout]:
         """Returns the layout of each group that has runs left, by the group's key.
 
@@ -80,9 +80,9 @@ class LocalExecutor:
         Args:
           plan: the study's plan.
           store: the store of the study's result; None: layouts are neither read nor stored.
-          in_result: identities of the runs in the result, `Contents.in_result`.
+          left_out: identities of the runs in the result that are left out, `Contents.left_out`.
         """
-        groups = groups_left(plan, in_result)
+        groups = groups_left(plan, left_out)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}
         own = {}

@@ -37,13 +37,13 @@ class Executor(Protocol):
     def workers(self) -> int:
         """The number of processes that play batches."""
 
-    def layouts(self, plan: Plan, store: Store, in_result: Collection[str] = ()) -> dict[str, Layout]:
+    def layouts(self, plan: Plan, store: Store, left_out: Collection[str] = ()) -> dict[str, Layout]:
         """Reads a study's layouts for devices of this kind from a store. Adds those that the store lacks.
 
         Args:
           plan: the study's plan.
           store: the store of the study's result.
-          in_result: identities of the runs in the result, `Contents.in_result`.
+          left_out: identities of the runs in the result that are left out, `Contents.left_out`.
 
         Returns:
           The layout of each group that has runs left, by the group's key.
@@ -126,7 +126,8 @@ def play(
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
     contents = store.prepare(plan)
-    share, alone = share_of(plan, executor, store, contents, shard), shard[1] == 1
+    with store.playing():
+        share, alone = share_of(plan, executor, store, contents, shard), shard[1] == 1
     work = unfinished(share, contents.identities)
     if tracker:
         start_tracker(tracker, plan)
@@ -182,7 +183,7 @@ def share_of(
     """
     # `layouts` must be called first. In this call a Ray executor connects to its cluster, which must happen
     # before JAX starts. Only then does the executor know `executor.workers`.
-    layouts = executor.layouts(plan, store, contents.in_result)
+    layouts = executor.layouts(plan, store, contents.left_out)
     refuse_changed_files(plan.study)  # `layouts` has read the files
     index, count = shard
     if count > 1:
@@ -193,9 +194,7 @@ def share_of(
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     max_runs = {key: layout.runs for key, layout in layouts.items()}
-    return of_shard(
-        batches(plan, contents.in_result, max_runs, min_batches=max(count, workers)), index, count
-    )
+    return of_shard(batches(plan, contents.left_out, max_runs, min_batches=max(count, workers)), index, count)
 
 
 def play_batches(
@@ -218,12 +217,13 @@ def play_batches(
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
-    for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
-        store.note_written(batch.runs)
-        if tracker:
-            with store.reporting(alone=alone):
-                tracker.runs_finished(store.labelled(plan, batch.runs))
-            reported.update((run.policy, run.identity) for run in batch.runs)
+    with store.playing():  # also while programs are compiled
+        for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
+            store.note_written(batch.runs)
+            if tracker:
+                with store.reporting(alone=alone):
+                    tracker.runs_finished(store.labelled(plan, batch.runs))
+                reported.update((run.policy, run.identity) for run in batch.runs)
     return reported
 
 

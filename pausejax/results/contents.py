@@ -31,6 +31,12 @@ class Contents(NamedTuple):
     """Whether all blocks of the result are intact; True if there is no result."""
     removable: tuple[str, ...] = ()
     """Names of damaged parts, which can be removed."""
+    left_out: frozenset[str] = frozenset()
+    """Identities of runs in the result that are left out when the plan is cut into batches.
+
+    All processes that play a plan must cut it into the same batches. So these are the runs that were in the
+    result when the first of these processes began. Runs in parts are not left out.
+    """
 
     @property
     def stored_runs(self) -> tuple[StoredRuns, ...]:
@@ -43,12 +49,7 @@ class Contents(NamedTuple):
 
     @property
     def in_result(self) -> frozenset[str]:
-        """The identities of the runs in the result, without those that are only in parts.
-
-        All processes that play the study must cut it into the same batches. So they leave out these runs, and
-        no runs in parts: parts change while processes play. The result changes only when every run is
-        finished.
-        """
+        """The identities of the runs in the result, without those that are only in parts."""
         return identities_of(self.blocks)
 
 

@@ -6,6 +6,7 @@ It also has the provenance of the runs: the command, devices and versions of the
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -35,6 +36,16 @@ def playing(folder: Folder) -> Iterator[None]:
     """Holds the lock `PLAYING`, so that other processes do not remove this process's checkpoints."""
     with folder.lock(PLAYING, shared=True):
         yield
+
+
+def is_played(folder: Folder) -> bool:
+    """Returns whether some process holds the lock `PLAYING`; False if the folder's system has no locks."""
+    if not (folder.is_local and folder.exists(PLAYING)):
+        return False
+    if (file := folder.lease(PLAYING)) is None:
+        return True
+    os.close(file)
+    return False
 
 
 def write_part(

@@ -2,27 +2,40 @@
 
 With this file the finished runs of a study can be read before its end. Reading needs neither the user's own
 files nor the data of the study. `unfinished.read` reads the runs.
+
+The file also says which runs the processes leave out when they cut the plan into batches. The result may gain
+runs while they play, if a smaller study ends in the folder. All of them must still make the same cut.
 """
 
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import Variable
+from pausejax.results import exchange
 from pausejax.results.exchange import LABELS
 from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
-from pausejax.study.study import FORMAT, Kind
+from pausejax.study.study import FORMAT, Kind, Plan
 
 _COLUMN = "column."
 _REST = "rest"
+_LEFT_OUT = "left_out"
 
 
-def write(folder: Folder, labels: Labels) -> None:
+def write(folder: Folder, labels: Labels, left_out: Collection[str] = ()) -> None:
     """Writes the labels of a plan's runs into a study's folder, completely or not at all.
+
+    Args:
+      folder: the folder of the study.
+      labels: the labels of all runs of the plan.
+      left_out: identities of the runs that are left out when the plan is cut into batches.
 
     Raises:
       OSError: the file can't be written.
@@ -37,7 +50,53 @@ def write(folder: Folder, labels: Labels) -> None:
         "attributes": labels.attributes,
     }
     columns = {f"{_COLUMN}{name}": column for name, column in labels.columns.items()}
-    folder.write_arrays(LABELS, {**columns, _REST: np.array(json.dumps(rest))}, compressed=True)
+    marks = np.array([identity in left_out for identity in labels.identities], bool)
+    arrays = {**columns, _REST: np.array(json.dumps(rest)), _LEFT_OUT: marks}
+    folder.write_arrays(LABELS, arrays, compressed=True)
+
+
+def runs(folder: Folder) -> Mapping[str, bool]:
+    """Returns the identities of the planned runs, and whether each is left out when the plan is cut.
+
+    Returns an empty mapping if the file is missing or damaged.
+    """
+    try:
+        arrays = folder.read_arrays(LABELS)
+        identities = arrays[f"{_COLUMN}identity"].tolist()
+        return dict(zip(identities, arrays[_LEFT_OUT].tolist(), strict=True))
+    except (KeyError, TypeError, ValueError, OSError):
+        return {}
+
+
+def left_out(plan: Plan, before: Mapping[str, bool], in_result: frozenset[str]) -> frozenset[str]:
+    """Returns the identities of the runs that are left out when a plan is cut into batches.
+
+    Args:
+      plan: the plan.
+      before: the runs that were planned before, as `runs` returns them. The cut of an equal plan is kept.
+      in_result: identities of the runs in the result.
+    """
+    if before.keys() != plan.known:
+        return in_result
+    return frozenset(identity for identity in in_result if before.get(identity))
+
+
+def opened(directory: str | Path) -> xr.Dataset:
+    """Opens a result by `exchange.read`. Warns if it lacks runs of a larger study planned in its folder.
+
+    Args:
+      directory: the path or URL of the folder.
+
+    Raises:
+      FileNotFoundError, ValueError, OSError: as `exchange.read`.
+    """
+    wanted = runs(Folder(directory))  # read first, because the result may be replaced by the larger one
+    result = exchange.read(directory)
+    if lacking := wanted.keys() - set(result["identity"].values.tolist()):
+        has = f"this result has {len(wanted) - len(lacking)} of the {len(wanted)} runs of a larger study"
+        more = "--partial (in Python: partial=True) reads all finished runs"
+        warnings.warn(f"{directory}: {has}, which is unfinished. {more}", stacklevel=3)
+    return result
 
 
 def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:
@@ -53,6 +112,7 @@ def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:
       ValueError: the file is damaged, is of another release, or names no kind of study.
     """
     arrays = folder.read_arrays(LABELS)
+    arrays.pop(_LEFT_OUT, None)
     try:
         rest: dict[str, Any] = json.loads(str(arrays.pop(_REST)))
         attributes = dict(rest["attributes"])

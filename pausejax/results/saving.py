@@ -46,6 +46,7 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
         finally:
             folder.remove(partial, manifest.NAME)
         folder.write(study_folder.SPEC, schema.read(result, "spec").encode())
+        folder.remove(exchange.LABELS)  # they may be of another study that was planned here
         files = schema.read(result, "used_files")
         if files or folder.exists(study_folder.FILES):
             write_sealed(folder, study_folder.FILES, files)

@@ -7,36 +7,32 @@ Parts and blocks carry checksums. Runs in a damaged part or block count as not f
 """
 
 import contextlib
-import difflib
 import json
 import random
 import re
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from pausejax.analysis import schema
-from pausejax.results import blocks, contents, labels, manifest, planned
+from pausejax.results import blocks, contents, description, labels, manifest, planned
 from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
-from pausejax.results.exchange import REPLACED, replace, result_name
+from pausejax.results.description import FILES as FILES
+from pausejax.results.description import SPEC as SPEC
+from pausejax.results.description import USED as USED
+from pausejax.results.exchange import LABELS, REPLACED, replace, result_name
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
 from pausejax.results.folder import MARK, Folder
 from pausejax.results.parts import PARTS as PARTS
-from pausejax.results.parts import PLAYING, part_names
+from pausejax.results.parts import PLAYING, is_played, part_names
 from pausejax.results.parts import playing as playing
 from pausejax.results.parts import write_part as write_part
-from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.results.snapshot import described, opened
 from pausejax.study.spec import SpecError
 from pausejax.study.study import FORMAT, Plan
 
-SPEC = "spec.toml"
-FILES = "files.json"
-"""The name of the file with the digests of the files on which the runs depend."""
-USED = "used"
-"""The name of the folder with copies of the files that define the study's own parts."""
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 """The lock of the process that builds a result. Processes that read finished runs share this lock."""
@@ -49,22 +45,30 @@ _PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
 def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Makes the study's folder, checks that the plan may use it, and returns its contents.
 
-    The plan may add runs to those of the folder. Without `grows`, it must have all runs of the folder.
+    The plan may add runs to those of the folder. Without `grows`, it must have all runs of the folder. If
+    another process plays a plan in the folder, one of the two plans must have all runs of the other.
 
     Raises:
-      SpecError: the folder holds runs of another spec; the message shows where the specs differ.
+      SpecError: the folder holds runs of another spec, or another process plays another spec; the message
+        shows where the specs differ.
       OSError: the folder can't be made or written to.
     """
     folder.make()
     found = checked_contents(folder, plan, grows=grows)
-    files = labels.used_files(plan.study)
-    folder.write(SPEC, labels.spec_text(plan).encode())
-    if not grows:
-        planned.write(folder, labels.Labels.of(plan))
-    if files or folder.exists(FILES):
-        write_sealed(folder, FILES, files)
-    for name, content in labels.copies(plan.study).items():
-        folder.write(f"{USED}/{name}", content)
+    with folder.lock(LOCK):
+        if grows:
+            description.describe(folder, plan, None)
+            return found
+        runs, known = planned.runs(folder), plan.known
+        found = found._replace(left_out=planned.left_out(plan, runs, found.in_result))
+        played = is_played(folder)
+        if played and not (known <= runs.keys() or runs.keys() <= known):
+            raise SpecError(
+                description.differences(folder, plan, "another process simulates another spec here")
+            )
+        # A larger study that another process plays keeps its spec and its labels.
+        if not (played and known < runs.keys()):
+            description.describe(folder, plan, found.left_out)
     return found
 
 
@@ -77,8 +81,12 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
     with folder.lock(LOCK, shared=True):
         found = examine(folder, plan)
     if not grows and not found.identities <= plan.known:
-        raise SpecError(_differences(folder, labels.spec_text(plan), labels.used_files(plan.study)))
-    return found
+        raise SpecError(
+            description.differences(
+                folder, plan, "holds runs of another spec", description.foreign(found, plan)
+            )
+        )
+    return found._replace(left_out=planned.left_out(plan, planned.runs(folder), found.in_result))
 
 
 def _check_format(folder: Folder) -> None:
@@ -99,26 +107,6 @@ def _check_format(folder: Folder) -> None:
                 f"but this release writes format {FORMAT}. Choose another folder"
             ]
         )
-
-
-def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
-    """Returns the lines of an error message that show how a folder's study differs from the study of the
-    caller."""
-    allowed = "Choose another folder, or a spec that adds runs and removes none"
-    old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
-    try:
-        before = dict(read_sealed(folder, FILES))
-    except (OSError, TypeError, ValueError):
-        before = {}  # a damaged list of files is ignored, because the specs are compared below
-    changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
-    if changed:
-        return [
-            f"--out {folder}: holds runs that were made with other files. Choose another folder",
-            *(f"{name}: its content has changed since these runs" for name in changed),
-        ]
-    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), n=0)
-    shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    return [f"--out {folder}: holds runs of another spec. {allowed}", *shown[:20]]
 
 
 def examine(folder: Folder, plan: Plan) -> Contents:
@@ -145,12 +133,13 @@ def build_if_complete(folder: Folder, plan: Plan) -> int:
       The number of missing runs; 0 if the result is complete.
 
     Raises:
-      OSError: the result can't be written, or another study has put its result into the folder meanwhile;
-        the parts are kept then.
+      OSError: the result can't be written, or another study has put its runs or its result into the folder
+        meanwhile; the parts are kept then.
     """
     with folder.lock(LOCK) as locked:
         found, in_result = _build(folder, plan, locked=locked)
         if missing := len(plan.known - found.identities):
+            description.refuse_foreign(folder, plan, found)
             return missing
         _remove_sources(folder, found, in_result, locked=locked)
     return 0
@@ -218,7 +207,10 @@ def _remove_sources(folder: Folder, found: Contents, in_result: frozenset[str], 
 
 
 def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
-    """Builds the result from the finished runs of a plan, and replaces the old result."""
+    """Builds the result from the finished runs of a plan, and replaces the old result.
+
+    The spec and the labels become those of the result, unless a larger study is planned in the folder.
+    """
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = plan.known
     stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
@@ -226,6 +218,8 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     try:
         blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, provenance)
         replace(folder, partial)
+        if not known < planned.runs(folder).keys():
+            description.describe(folder, plan, known if folder.exists(LABELS) else None)
     finally:
         folder.remove(partial, manifest.NAME)
 

@@ -576,3 +576,19 @@ def test_a_file_that_changes_while_a_study_starts_is_refused(tmp_path, later):
     with pytest.raises(SpecError, match=r"latencies\.csv: changed while the study was starting"):
         play(plan, Slow(DataCache()), FolderStore(Folder(out)), progress=lambda _: None)
     assert not list(out.rglob("parts/*"))
+
+
+@pytest.mark.slow
+def test_shards_make_one_cut_though_a_smaller_study_ends_between_their_starts(tmp_path):
+    small, large = ({**LONG, "seeds": seeds} for seeds in (4, 6))
+    begun = []
+
+    def begin(_):
+        if not begun:
+            begun.append(simulate(large, tmp_path / "shards", shard=(1, 2)))
+
+    assert simulate(small, tmp_path / "shards", begin).missing == 0
+    assert begun[0].missing > 0
+    assert simulate(large, tmp_path / "shards", shard=(2, 2)).missing == 0
+    simulate(large, tmp_path / "whole")
+    assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("whole", "shards")))

@@ -1,0 +1,68 @@
+"""Writes what a study's folder says about its plan, and compares it with other plans.
+
+These are the spec, the digests and copies of the files that the runs depend on, and the labels of the runs.
+"""
+
+import difflib
+from collections.abc import Collection, Sequence
+
+from pausejax.results import labels, planned
+from pausejax.results.contents import Contents
+from pausejax.results.folder import Folder
+from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.study.study import Plan
+
+SPEC = "spec.toml"
+FILES = "files.json"
+"""The name of the file with the digests of the files on which the runs depend."""
+USED = "used"
+"""The name of the folder with copies of the files that define the study's own parts."""
+
+
+def describe(folder: Folder, plan: Plan, left_out: Collection[str] | None) -> None:
+    """Writes a plan's spec, its files and, unless `left_out` is None, the labels of its runs."""
+    files = labels.used_files(plan.study)
+    folder.write(SPEC, labels.spec_text(plan).encode())
+    if left_out is not None:
+        planned.write(folder, labels.Labels.of(plan), left_out)
+    if files or folder.exists(FILES):
+        write_sealed(folder, FILES, files)
+    for name, content in labels.copies(plan.study).items():
+        folder.write(f"{USED}/{name}", content)
+
+
+def foreign(found: Contents, plan: Plan) -> list[str]:
+    """Returns the names of the parts that hold runs which a plan lacks."""
+    return [part.file for part in found.parts if not plan.known.issuperset(part.identities)]
+
+
+def differences(folder: Folder, plan: Plan, problem: str, others: Sequence[str] = ()) -> list[str]:
+    """Returns the lines of an error message that show how a folder's study differs from the study of the
+    caller. If the specs are equal, the lines name the files `others`."""
+    text, files = labels.spec_text(plan), labels.used_files(plan.study)
+    allowed = "Choose another folder, or a spec that adds runs and removes none"
+    old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
+    try:
+        before = dict(read_sealed(folder, FILES))
+    except (OSError, TypeError, ValueError):
+        before = {}  # a damaged list of files is ignored, because the specs are compared below
+    changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
+    if changed:
+        return [
+            f"--out {folder}: holds runs that were made with other files. Choose another folder",
+            *(f"{name}: its content has changed since these runs" for name in changed),
+        ]
+    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), n=0)
+    shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    shown = shown or [f"{name}: holds runs that this spec lacks. Remove it to continue" for name in others]
+    return [f"--out {folder}: {problem}. {allowed}", *shown[:20]]
+
+
+def refuse_foreign(folder: Folder, plan: Plan, found: Contents) -> None:
+    """Raises an OSError if an unfinished study's folder holds runs that neither it nor an extension has."""
+    others, runs = foreign(found, plan), planned.runs(folder).keys()
+    if others and not (plan.known <= runs and found.identities <= runs):
+        raise OSError(
+            f"{folder}: runs of this spec are missing, and runs of another spec are in {', '.join(others)}. "
+            "All shards must have one spec. To continue with this spec, remove these files and run it again"
+        )
