@@ -168,7 +168,7 @@ def share_of(
 ) -> list[Batch]:
     """Fixes the layouts, cuts the plan into batches, and returns those of this process's share.
 
-    The batches have all their runs, also those that are finished but not in the result.
+    The batches also have finished runs, but not the runs that the cut leaves out (`Contents.left_out`).
 
     Args:
       plan: the plan of the whole study.
