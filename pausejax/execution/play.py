@@ -126,24 +126,32 @@ def play(
       OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
     contents = store.prepare(plan)
-    with store.playing():
-        share, alone = share_of(plan, executor, store, contents, shard), shard[1] == 1
-    work = unfinished(share, contents.identities)
-    if tracker:
-        start_tracker(tracker, plan)
-    try:
-        reported: set[tuple[str, str]] = set()
-        if tracker:
-            # The process that played these runs may have been killed before it reported them.
-            own = [run for batch in share for run in batch.runs if run.identity in contents.identities]
-            with store.reporting(alone=alone):
-                reported |= report_runs(tracker, store, plan, own)
-        left = sum(len(batch.runs) for batch in work)
-        if skipped := len(plan.runs) - left:
-            events.found(skipped, left, len({batch.group.key for batch in work}))
-        reported |= play_batches(
-            plan, executor, store, work, progress=progress, tracker=tracker, alone=alone, stopping=stopping
-        )
+    reported: set[tuple[str, str]] = set()
+    with contextlib.ExitStack() as at_end:
+        with store.playing():
+            share, alone = share_of(plan, executor, store, contents, shard), shard[1] == 1
+            work = unfinished(share, contents.identities)
+            if tracker:
+                at_end.callback(tracker.finish)
+                start_tracker(tracker, plan)
+                # The process that played these runs may have been killed before it reported them.
+                own = [run for batch in share for run in batch.runs if run.identity in contents.identities]
+                with store.reporting(alone=alone):
+                    reported |= report_runs(tracker, store, plan, own)
+            left = sum(len(batch.runs) for batch in work)
+            if skipped := len(plan.runs) - left:
+                events.found(skipped, left, len({batch.group.key for batch in work}))
+            done = play_batches(
+                plan,
+                executor,
+                store,
+                work,
+                progress=progress,
+                tracker=tracker,
+                alone=alone,
+                stopping=stopping,
+            )
+            reported |= done
         missing = store.build_if_complete(plan)
         # The store must now have the runs that were finished before this call, and the runs of `work`.
         stored = set(contents.identities).union(*(batch.identities for batch in work))
@@ -156,9 +164,6 @@ def play(
             rest = [r for r in plan.runs if r.identity in stored and (r.policy, r.identity) not in reported]
             with store.reporting(alone=True):
                 report_runs(tracker, store, plan, rest)
-    finally:
-        if tracker:
-            tracker.finish()
     finished_before = sum(run.identity in contents.identities for run in plan.runs)
     return Outcome(finished_before, missing, (*contents.damaged, *store.damaged))
 
@@ -217,13 +222,11 @@ def play_batches(
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
-    with store.playing():  # also while programs are compiled
-        for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
-            store.note_written(batch.runs)
-            if tracker:
-                with store.reporting(alone=alone):
-                    tracker.runs_finished(store.labelled(plan, batch.runs))
-                reported.update((run.policy, run.identity) for run in batch.runs)
+    for batch in executor.execute(plan, work, store, progress, stopping) if work else ():
+        store.note_written(batch.runs)
+        if tracker:
+            with store.reporting(alone=alone):
+                reported |= report_runs(tracker, store, plan, batch.runs)
     return reported
 
 
@@ -253,5 +256,6 @@ def start_tracker(tracker: Tracker, plan: Plan) -> None:
 def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> set[tuple[str, str]]:
     """Reports finished runs to a tracker, and returns them as `play_batches` does."""
     for first in range(0, len(runs), _TOLD_AT_ONCE):
-        tracker.runs_finished(store.labelled(plan, runs[first : first + _TOLD_AT_ONCE]))
+        for result in store.labelled(plan, runs[first : first + _TOLD_AT_ONCE]):
+            tracker.runs_finished(result)
     return {(run.policy, run.identity) for run in runs}

@@ -80,9 +80,15 @@ class Store:
         """Returns the recorded arrays of some finished runs, in the order of `runs`."""
         raise NotImplementedError
 
-    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        """Returns the labelled result of some finished runs."""
-        return self._table_of(plan).label(runs, self.load(runs))
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> Iterator[xr.Dataset]:
+        """Yields labelled results that together hold some finished runs.
+
+        Runs of different groups may have arrays of different shapes, so one data set can't hold all runs.
+
+        Raises:
+          OSError: the store no longer has some of these runs.
+        """
+        yield self._table_of(plan).label(runs, self.load(runs))
 
     def build_if_complete(self, plan: Plan) -> int:
         """Builds the result if every run of the plan is finished; returns the number of missing runs."""
@@ -115,6 +121,7 @@ class FolderStore(Store):
         super().__init__(Layouts(folder))
         self.folder, self.checkpoint_seconds, self.command = folder, checkpoint_seconds, command
         self._prepared: tuple[Plan, Contents] | None = None
+        self._begun = contextlib.ExitStack()
         self._stored: dict[str, tuple[StoredRuns, int]] = {}
         self._latest: tuple[StoredRuns, Arrays] | None = None
 
@@ -122,10 +129,13 @@ class FolderStore(Store):
         return str(self.folder)
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
-        plan return the first answer."""
+        """Makes the folder, checks that a plan may use it, and returns its contents.
+
+        Repeated calls for a plan return the first answer. Other processes know from now on that this process
+        plays the plan. The next context of `playing` ends this when it ends.
+        """
         if self._prepared is None or self._prepared[0] is not plan:
-            found = study_folder.prepare(self.folder, plan, grows=grows)
+            found = study_folder.prepare(self.folder, plan, grows=grows, begun=self._begun)
             self._note(found.stored_runs)
             self._prepared = plan, found
         return self._prepared[1]
@@ -160,8 +170,11 @@ class FolderStore(Store):
             self._latest = stored, stored.load()
         return self._latest[1]
 
-    def playing(self) -> contextlib.AbstractContextManager[None]:
-        return parts.playing(self.folder)
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        with parts.playing(self.folder):
+            self._begun.close()  # the lock that `prepare` has taken
+            yield
 
     @contextlib.contextmanager
     def reporting(self, *, alone: bool = False) -> Iterator[None]:
@@ -183,15 +196,26 @@ class FolderStore(Store):
                 self.damaged.append(checkpoint.place)
             checkpoint.remove()
 
-    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        if all(run.identity in self._stored and self._stored[run.identity][0].file for run in runs):
-            with contextlib.suppress(FileNotFoundError):
-                return self._table_of(plan).label(runs, self._load(runs))
-        # The parts are now in the result. Another process may have extended the result, so indices may
-        # differ.
-        result, wanted = study_folder.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
-        named = zip(result["policy"].values, result["identity"].values, strict=True)
-        return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> Iterator[xr.Dataset]:
+        by_part: dict[str, list[Run]] = {}
+        for run in runs:
+            stored = self._stored.get(run.identity)
+            by_part.setdefault(stored[0].file if stored else "", []).append(run)
+        in_result = by_part.pop("", [])
+        for some in by_part.values():
+            try:
+                arrays = self._load(some)
+            except FileNotFoundError:  # another process has moved the part into the result
+                in_result += some
+                continue
+            yield self._table_of(plan).label(some, arrays)
+        if in_result:
+            # Another process may have extended the result, so indices may differ.
+            result, wanted = study_folder.read(str(self.folder)), {(r.policy, r.identity) for r in in_result}
+            named = list(zip(result["policy"].values, result["identity"].values, strict=True))
+            if not wanted.issubset(named):
+                raise OSError(f"{self}: finished runs are missing. Was the folder moved or cleared?")
+            yield result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
     def build_if_complete(self, plan: Plan) -> int:
         return study_folder.build_if_complete(self.folder, plan)

@@ -42,11 +42,19 @@ _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 _PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
-def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
+def prepare(
+    folder: Folder, plan: Plan, *, grows: bool = False, begun: contextlib.ExitStack | None = None
+) -> Contents:
     """Makes the study's folder, checks that the plan may use it, and returns its contents.
 
     The plan may add runs to those of the folder. Without `grows`, it must have all runs of the folder. If
     another process plays a plan in the folder, one of the two plans must have all runs of the other.
+
+    Args:
+      folder: the folder of the study.
+      plan: the plan.
+      grows: whether the plan may lack runs of the folder, as the growing plan of a search does.
+      begun: receives the lock `PLAYING`, by which other processes know that this process plays the plan.
 
     Raises:
       SpecError: the folder holds runs of another spec, or another process plays another spec; the message
@@ -69,6 +77,8 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
         # A larger study that another process plays keeps its spec and its labels.
         if not (played and known < runs.keys()):
             description.describe(folder, plan, found.left_out)
+        if begun is not None:  # before another process can replace the description
+            begun.enter_context(playing(folder))
     return found
 
 

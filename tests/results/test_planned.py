@@ -7,6 +7,7 @@ from pausejax.commands import main as cli
 from pausejax.kinds import KINDS
 from pausejax.results import labels, planned, study_folder
 from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore
 from pausejax.study.spec import SpecError
 
 from .studies import arrays_of, check, finish, make
@@ -42,6 +43,37 @@ def test_another_spec_is_refused_before_any_part_is_written(tmp_path):
     )
     assert lines[0] == "-seeds = 2" and lines[1].startswith("+seeds = [")
     study_folder.prepare(folder, OTHER)  # nobody plays any more, and no run has ended
+
+
+def test_a_plan_counts_as_played_from_its_preparation_on(tmp_path):
+    """JAX starts after the preparation, which takes seconds."""
+    store = FolderStore(Folder(tmp_path))
+    store.prepare(SMALL)
+    with pytest.raises(SpecError, match="another process simulates another spec here"):
+        FolderStore(Folder(tmp_path)).prepare(OTHER)
+    with store.playing():
+        pass
+    FolderStore(Folder(tmp_path)).prepare(OTHER)
+
+
+def test_finished_runs_are_labelled_wherever_they_are(tmp_path):
+    """Two are in the result of a smaller study, two in parts; one part is moved meanwhile."""
+    folder = Folder(tmp_path)
+    finish(folder, SMALL)
+    part = put(folder, LARGE, [2])
+    store = FolderStore(folder)
+    store.prepare(LARGE)
+    for runs in (LARGE.runs[:3], LARGE.runs[2:3], LARGE.runs[:2]):
+        found = list(store.labelled(LARGE, runs))
+        labelled = [name for one in found for name in one["identity"].values.tolist()]
+        assert sorted(labelled) == sorted(run.identity for run in runs)
+    other = FolderStore(folder)
+    other.prepare(LARGE)
+    folder.remove(part)
+    with pytest.raises(OSError, match="finished runs are missing"):
+        list(other.labelled(LARGE, LARGE.runs[:3]))
+    assert finish(folder, LARGE)[0] == 0
+    assert sum(one.sizes["run"] for one in other.labelled(LARGE, LARGE.runs[:3])) == 3
 
 
 def test_a_smaller_study_leaves_the_plan_of_a_larger_one_that_is_played(tmp_path):
