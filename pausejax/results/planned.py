@@ -76,9 +76,13 @@ def left_out(plan: Plan, before: Mapping[str, bool], in_result: frozenset[str]) 
       before: the runs that were planned before, as `runs` returns them. The cut of an equal plan is kept.
       in_result: identities of the runs in the result.
     """
-    if before.keys() != plan.known:
-        return in_result
-    return frozenset(identity for identity in in_result if before.get(identity))
+    return in_result & marked(plan, before) if before.keys() == plan.known else in_result
+
+
+def marked(plan: Plan, before: Mapping[str, bool]) -> frozenset[str]:
+    """Returns the identities that processes which play an equal plan leave out; empty for another plan."""
+    known = before if before.keys() == plan.known else {}
+    return frozenset(identity for identity, left_out in known.items() if left_out)
 
 
 def opened(directory: str | Path) -> xr.Dataset:

@@ -68,11 +68,18 @@ def prepare(
             description.describe(folder, plan, None)
             return found
         runs, known = planned.runs(folder), plan.known
+        if not found.in_result.issuperset(planned.marked(plan, runs)):
+            # A smaller study has ended since the folder was examined, or a block is damaged.
+            found = examine(folder, plan)
         found = found._replace(left_out=planned.left_out(plan, runs, found.in_result))
         played = is_played(folder)
         if played and not (known <= runs.keys() or runs.keys() <= known):
             raise SpecError(
-                description.differences(folder, plan, "another process simulates another spec here")
+                description.differences(
+                    folder,
+                    plan,
+                    "another spec is planned here, and a process plays. Wait until no process plays",
+                )
             )
         # A larger study that another process plays keeps its spec and its labels.
         if not (played and known < runs.keys()):

@@ -109,6 +109,31 @@ def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_run_that_a_killed_process_had_begun_to_log_is_logged_once(result, address, monkeypatch):
+    """Its metrics would count twice in means over the experiment's runs."""
+    from mlflow import MlflowClient
+
+    class Killed(BaseException):
+        pass
+
+    def die(self, *args):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "set_terminated", die)
+        tracker = tracking.MlflowTracker(address)
+        tracker.start(STUDY)
+        with pytest.raises(Killed):
+            tracker.runs_finished(result)
+    assert len(read_back(address)[2]) == 1
+    tracker = tracking.MlflowTracker(address)
+    tracker.start(STUDY)
+    tracker.runs_finished(result)
+    _, found, runs = read_back(address)
+    assert len(runs) == len(found) == 8 and {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.slow
 def test_processes_that_began_together_log_a_run_once(result, address):
     trackers = [tracking.MlflowTracker(address) for _ in range(2)]
     for tracker in trackers:

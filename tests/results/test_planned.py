@@ -38,9 +38,8 @@ def test_another_spec_is_refused_before_any_part_is_written(tmp_path):
         assert files(tmp_path) == before
         study_folder.prepare(folder, LARGE)
     problem, *lines = refused.value.problems
-    assert problem.startswith(
-        f"--out {tmp_path}: another process simulates another spec here. Choose another"
-    )
+    said = "another spec is planned here, and a process plays. Wait until no process plays. Choose another"
+    assert problem.startswith(f"--out {tmp_path}: {said}")
     assert lines[0] == "-seeds = 2" and lines[1].startswith("+seeds = [")
     study_folder.prepare(folder, OTHER)  # nobody plays any more, and no run has ended
 
@@ -49,7 +48,7 @@ def test_a_plan_counts_as_played_from_its_preparation_on(tmp_path):
     """JAX starts after the preparation, which takes seconds."""
     store = FolderStore(Folder(tmp_path))
     store.prepare(SMALL)
-    with pytest.raises(SpecError, match="another process simulates another spec here"):
+    with pytest.raises(SpecError, match="another spec is planned here"):
         FolderStore(Folder(tmp_path)).prepare(OTHER)
     with store.playing():
         pass
@@ -74,6 +73,19 @@ def test_finished_runs_are_labelled_wherever_they_are(tmp_path):
         list(other.labelled(LARGE, LARGE.runs[:3]))
     assert finish(folder, LARGE)[0] == 0
     assert sum(one.sizes["run"] for one in other.labelled(LARGE, LARGE.runs[:3])) == 3
+
+
+def test_a_process_that_examined_the_folder_before_a_smaller_study_ended_makes_the_same_cut(
+    tmp_path, monkeypatch
+):
+    folder = Folder(tmp_path)
+    early = study_folder.checked_contents(folder, LARGE)
+    finish(folder, SMALL)
+    first = study_folder.prepare(folder, LARGE).left_out
+    with monkeypatch.context() as patch:
+        patch.setattr(study_folder, "checked_contents", lambda *args, **options: early)
+        late = study_folder.prepare(folder, LARGE)
+    assert late.left_out == first == set(SMALL.identities) and late.identities == first
 
 
 def test_a_smaller_study_leaves_the_plan_of_a_larger_one_that_is_played(tmp_path):

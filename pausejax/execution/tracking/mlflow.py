@@ -53,9 +53,12 @@ class MlflowTracker(Tracker):
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
             with self._failing_in_one_line():
+                alike = self._runs(f"tags.`pausejax.identity` = '{run.identity}'")
+                same = [one for one in alike if _key(one) == run.key]
                 # Another process of the study may have logged the run since `start`.
-                one = self._finished(f"tags.`pausejax.identity` = '{run.identity}'")
-                if run.key not in one:
+                if not any(one.info.status == "FINISHED" for one in same):
+                    for one in same:  # a process was killed while it logged this copy
+                        self._client.delete_run(one.info.run_id)
                     self._log(run, result.attrs)
             self._known.add(run.key)
 
@@ -114,21 +117,20 @@ class MlflowTracker(Tracker):
                     raise
         return str(found.experiment_id)
 
-    def _finished(self, also: str = "") -> set[str]:
-        """Returns the keys of the experiment's complete runs; `also` is a further condition."""
-        found: set[str] = set()
+    def _finished(self) -> set[str]:
+        """Returns the keys of the experiment's complete runs."""
+        return {_key(run) for run in self._runs("attributes.status = 'FINISHED'")}
+
+    def _runs(self, wanted: str) -> Iterator[Any]:
+        """Yields the experiment's runs that meet a condition, as MLflow returns them."""
         token = None
-        wanted = " and ".join(filter(None, ["attributes.status = 'FINISHED'", also]))
         while True:
             page = self._client.search_runs([self._experiment], wanted, max_results=_PAGE, page_token=token)
-            tagged = (run.data.tags for run in page)
-            found |= {
-                key_of(tags.get("pausejax.policy", ""), tags.get("pausejax.identity", "")) for tags in tagged
-            }
+            yield from page
             if (
                 not page.token or page.token == token
             ):  # the server repeats the first page, so it does not support pages
-                return found
+                return
             token = page.token
 
     def _log(self, run: TrackedRun, study: Mapping[str, Any]) -> None:
@@ -148,6 +150,12 @@ class MlflowTracker(Tracker):
         for first in range(_BATCH, len(metrics), _BATCH):
             self._client.log_batch(run_id, metrics=metrics[first : first + _BATCH])
         self._client.set_terminated(run_id, "FINISHED")
+
+
+def _key(run: Any) -> str:
+    """Returns the key by which a run of MLflow is known to `TrackedRun`."""
+    tags = run.data.tags
+    return key_of(tags.get("pausejax.policy", ""), tags.get("pausejax.identity", ""))
 
 
 def _place(uri: str) -> Path | None:

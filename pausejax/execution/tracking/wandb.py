@@ -56,8 +56,9 @@ class WandbTracker(Tracker):
         """Adds the keys of the complete offline runs of this and other processes to the known keys."""
         folder = Path(os.environ.get("WANDB_DIR", "."))
         for path in itertools.chain(folder.glob("wandb/offline-run-*"), folder.glob(".wandb/offline-run-*")):
-            key = path.name.split("-")[3]  # offline-run-TIME-KEY, and a number if this name exists
-            if key not in self._known and self._is_whole(path):
+            # offline-run-TIME-KEY, and a number if this name exists. Other names are not of pausejax.
+            key = next(iter(path.name.split("-")[3:4]), "")
+            if key and key not in self._known and self._is_whole(path):
                 self._known.add(key)
 
     def _is_whole(self, folder: Path) -> bool:
