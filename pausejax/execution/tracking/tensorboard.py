@@ -26,9 +26,11 @@ _SECONDS_OF_WRITING = 60.0
 class TensorBoardTracker(Tracker):
     """Tracker that writes a folder of event files for each run: `runs/STUDY/SETTING, seed N`.
 
-    `TENSORBOARD_DIR` replaces the folder `runs`. A folder is written completely or not at all, and contains a
-    file that is named after the run's key. A run with such a folder is not logged again. TensorBoard's table
-    of hyper-parameters has the parameters that differ between runs.
+    `TENSORBOARD_DIR` replaces the folder `runs`. A folder gets its name when it is complete, and contains a
+    file that is named after the run's key. A run with such a folder is not logged again. Until then the name
+    begins with a dot. TensorBoard also lists such folders. Those of killed processes are removed when runs
+    are reported a minute later. TensorBoard's table of hyper-parameters has the parameters that differ
+    between runs.
     """
 
     def __init__(self, directory: str | Path | None = None, *, unnamed: str = "pausejax") -> None:
