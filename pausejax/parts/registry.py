@@ -193,13 +193,19 @@ def aggregator(function: Function) -> Function:
 def optimizer(function: Function) -> Function:
     """Registers a local optimizer: a function that returns an `optax.GradientTransformation`.
 
-    The transformation leaves out the learning rate.
+    The learning rate times the result of the transformation is subtracted from the weights. So the
+    transformation leaves out the learning rate and its minus sign. `optax.scale_by_adam()` is right, and
+    `optax.adam(1.0)` would climb the loss.
     """
     return _register("optimizer", function)
 
 
 def server_optimizer(function: Function) -> Function:
-    """Registers a server optimizer: a function that returns an `optax.GradientTransformation`."""
+    """Registers a server optimizer: a function that returns an `optax.GradientTransformation`.
+
+    The transformation receives minus the mean update in place of a gradient. Its result is added to the
+    weights, so it contains the learning rate with its minus sign, as `optax.sgd(1.0)` does.
+    """
     return _register("server_optimizer", function)
 
 
