@@ -53,9 +53,11 @@ def _refuse_joined(result: xr.Dataset) -> None:
         if not values.size or (values == values[0]).all():
             continue
         owner, first = group_by(result, setting)
-        _, start = group_by(result, (*setting, name))
-        if len(start) > len(first):
-            twice = int(np.argmax(np.bincount(owner[start])))
+        start = group_by(result, (*setting, name))[1]
+        start = start[has(result, name)[start]]
+        numbers = np.bincount(owner[start], minlength=len(first))
+        if (numbers > 1).any():
+            twice = int(np.argmax(numbers))
             seen = ", ".join(str(values[run]) for run in start[owner[start] == twice])
             raise ValueError(
                 f"result: runs of the policy {str(result['policy'].values[first[twice]])!r} differ in {name} "
