@@ -163,7 +163,7 @@ def _shown(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """Returns the text of a value for a message; `select` finds the value by this text."""
+    """Formats a value for a message. The text has enough digits for `select` to find the value."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.7g}" if isinstance(value, float) else str(value)

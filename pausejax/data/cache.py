@@ -3,6 +3,7 @@
 import hashlib
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,16 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
         pass
     warnings.warn(f"the cached file {path} is damaged. It is built again", stacklevel=2)
     return None
+
+
+def cached(name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the arrays that the cache has under a name; makes and stores them if it has none."""
+    path = cache_dir() / f"{name}.npz"
+    arrays = read(path)
+    if arrays is None:
+        arrays = make()
+        write(path, arrays)
+    return arrays
 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -58,11 +58,7 @@ def digits() -> Dataset:
     """
     # Loading scikit-learn takes longer than planning a small study. So the arrays are cached.
     made = f"{metadata.version('scikit-learn')}-{_DIGITS_TEST_SIZE}-{_DIGITS_SPLIT_SEED}"
-    kept = cache.cache_dir() / f"digits-{made}.npz"
-    arrays = cache.read(kept)
-    if arrays is None:
-        arrays = _split_digits()
-        cache.write(kept, arrays)
+    arrays = cache.cached(f"digits-{made}", _split_digits)
     images = arrays["train_images"]
     return Dataset(
         images,

@@ -12,6 +12,7 @@ import numpy as np
 
 from pausejax.data import cache
 from pausejax.data.dataset import Dataset
+from pausejax.parts.extensions import digest_of_file
 
 _READ_AT_ONCE = 1000
 _SPLITS = ("train", "test")
@@ -49,13 +50,13 @@ def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
       ValueError: the content of the prepared copy is not that of the named data set.
     """
     source = SOURCES[name]
-    cached = cache.cache_dir() / f"{name}-{source.version}.npz"
-    arrays = cache.read(cached)
-    if arrays is None:
+
+    def make() -> dict[str, np.ndarray]:
         arrays = _records(name, source.version, data_dir)
         _check(name, source, arrays)
-        cache.write(cached, arrays)
-    return _dataset(arrays, len(source.train_counts))
+        return arrays
+
+    return _dataset(cache.cached(f"{name}-{source.version}", make), len(source.train_counts))
 
 
 def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dataset:
@@ -77,13 +78,8 @@ def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dat
     if not (prepared / _INFO).is_file():
         with _quiet():
             _builder(name, version, data_dir)
-    content = _digest(prepared)
-    cached = cache.cache_dir() / f"{name.replace('/', '-')}-{version}-{content[:16]}.npz"
-    arrays = cache.read(cached)
-    if arrays is None:
-        arrays = _records(name, version, data_dir)
-        cache.write(cached, arrays)
-    return _dataset(arrays, 0)
+    cached = f"{name.replace('/', '-')}-{version}-{_digest(prepared)[:16]}"
+    return _dataset(cache.cached(cached, lambda: _records(name, version, data_dir)), 0)
 
 
 def _dataset(arrays: dict[str, np.ndarray], num_classes: int) -> Dataset:
@@ -96,9 +92,7 @@ def _digest(prepared: Path) -> str:
     """Returns the SHA-256 over the names and contents of all files of a prepared copy."""
     digest = hashlib.sha256()
     for path in sorted(path for path in prepared.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest.update(f"{path.relative_to(prepared)} ".encode())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(f"{path.relative_to(prepared)} {digest_of_file(path)}\n".encode())
     return digest.hexdigest()
 
 

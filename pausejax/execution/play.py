@@ -141,7 +141,7 @@ def play(
             left = sum(len(batch.runs) for batch in work)
             if skipped := len(plan.runs) - left:
                 events.found(skipped, left, len({batch.group.key for batch in work}))
-            done = play_batches(
+            reported |= play_batches(
                 plan,
                 executor,
                 store,
@@ -151,7 +151,6 @@ def play(
                 alone=alone,
                 stopping=stopping,
             )
-            reported |= done
         missing = store.build_if_complete(plan)
         # The store must now have the runs that were finished before this call, and the runs of `work`.
         stored = set(contents.identities).union(*(batch.identities for batch in work))

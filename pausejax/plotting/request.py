@@ -73,12 +73,12 @@ def _named(result: xr.Dataset, name: str) -> Metric:
 
 
 def by_data_set(runs: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """Returns a pair for each data set: its name, or "" if there is only one, and its runs."""
+    """Splits runs by data set, into pairs of a name and its runs. A single data set has the name ""."""
     return split(runs, [name for name in apart_in(runs) if name in axes_of(runs)])
 
 
 def endings(parts: Sequence[tuple[str, xr.Dataset]]) -> list[tuple[str, xr.Dataset]]:
-    """Replaces the title of each part of the runs by an ending for the names of its charts.
+    """Replaces the titles in pairs of a title and its runs by endings for the names of charts.
 
     Different titles get different endings. The ending for "" is "".
     """

@@ -37,8 +37,10 @@ def foreign(found: Contents, plan: Plan) -> list[str]:
 
 
 def differences(folder: Folder, plan: Plan, problem: str, others: Sequence[str] = ()) -> list[str]:
-    """Returns the lines of an error message that show how a folder's study differs from the study of the
-    caller. If the specs are equal, the lines name the files `others`."""
+    """Returns the lines of an error message on how a folder's study differs from a plan.
+
+    If the specs are equal, the lines name the files `others`.
+    """
     text, files = labels.spec_text(plan), labels.used_files(plan.study)
     allowed = "Choose another folder, or a spec that adds runs and removes none"
     old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""

@@ -8,7 +8,7 @@ import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import with_provenance
-from pausejax.results import labels, parts, study_folder
+from pausejax.results import labels, parts, planned, study_folder
 from pausejax.results.blocks import ExpectedRuns, StoredRuns
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
@@ -269,4 +269,5 @@ class FolderView(MemoryStore):
         self._folder = folder
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        return study_folder.checked_contents(self._folder, plan, grows=grows)
+        found = study_folder.checked_contents(self._folder, plan, grows=grows)
+        return found._replace(left_out=planned.left_out(plan, planned.runs(self._folder), found.in_result))

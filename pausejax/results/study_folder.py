@@ -103,7 +103,7 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
                 folder, plan, "holds runs of another spec", description.foreign(found, plan)
             )
         )
-    return found._replace(left_out=planned.left_out(plan, planned.runs(folder), found.in_result))
+    return found
 
 
 def _check_format(folder: Folder) -> None:

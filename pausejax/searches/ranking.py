@@ -24,11 +24,12 @@ class _Ranks(NamedTuple):
 def order(scores: Sequence[Score]) -> np.ndarray:
     """Returns the indices of scores in the order of their rank, the best first, int [n].
 
-    Scores with a smaller violation of the constraints come first, and among equal violations those without
-    NaN. The rest of the order depends on the number of metrics. One metric orders the scores by its value.
-    Several metrics order them by the number of their front, and within a front by the crowding distance, the
-    largest first. A front contains only scores that the first two rules do not separate. Remaining ties keep
-    the given order.
+    1. Scores with a smaller violation of the constraints come first.
+    2. Among equal violations, scores without NaN come first.
+    3. With one metric, the better value comes first. With several metrics, the smaller number of the front
+       comes first, and within a front the larger crowding distance. A front contains only scores that rules
+       1 and 2 do not separate.
+    4. Remaining ties keep the given order.
     """
     if not scores:
         return np.zeros(0, int)

@@ -90,7 +90,7 @@ class MlflowTracker(Tracker):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Holds the lock under which MLflow makes its tables and the experiment, if the store is on a disk.
+        """Waits until no other process makes MLflow's tables, if the store is on a disk.
 
         MLflow has no lock of its own. Two processes that make the tables of an SQLite file damage it.
         """
