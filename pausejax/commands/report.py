@@ -67,10 +67,10 @@ def write_report(
     from pausejax.analysis import select
 
     result, out = common.opened(directory, partial=partial), out or directory
-    common.check_asked(result, options)
     shown, asked = in_words(options), common.asked_for(options)
     if not shown and report_search(directory, options, formats, out=out):
         return
+    common.check_asked(result, options)
     charts = kinds.charts(result, smoothing=options.smooth, **asked)
     omitted = kinds.omitted(result, **asked)
     if shown:
@@ -100,16 +100,18 @@ def report_search(
     from pausejax.results import study_folder
     from pausejax.results.folder import Folder
     from pausejax.searches import report
+    from pausejax.study.document import SpecError
 
     record = report.Record.read(Folder(directory))
     if record is None:
         return False
+    if options.baseline is not None:
+        way_out = f"`pausejax report {confirmation(directory)}` takes any finalist as the baseline"
+        raise SpecError(
+            [f"--baseline {options.baseline}: a search compares its settings with the best. {way_out}"]
+        )
     charts = report.charts(record)
-    best = study_folder.read(confirmation(directory))
-    try:
-        text = report.build(record, study_folder.read(directory), best, charts, options.baseline)
-    except ValueError as mistake:
-        raise common.option_mistake(mistake) from mistake
+    text = report.build(record, study_folder.read(directory), charts)
     _leave(out or directory, charts, text, options, formats)
     return True
 

@@ -29,7 +29,6 @@ def build(
     *,
     notes: Sequence[str] = (),
     summary: tables.Table | None = None,
-    compared: xr.Dataset | None = None,
     folded: Sequence[tables.Table] = (),
     sweep: Sweep | None = None,
     baseline: str | None = None,
@@ -40,9 +39,8 @@ def build(
       result: the result, as `pausejax.open` returns it.
       charts: the charts by name.
       notes: lines on what was left out, with the options that show it.
-      summary: the summary table, in place of the table of `tables.summary`. A page with `sweep` has no
-        summary table by default, because its table of settings has every setting.
-      compared: the result whose policies are compared with the baseline; default: `result`.
+      summary: a table in place of the summary table and the paired differences. A page with `sweep` has no
+        summary table, because its table of settings has every setting.
       folded: further tables that are shown folded, like the list of runs.
       sweep: every setting of a large study, for the interactive chart and table of all settings.
       baseline: the policy or setting with which others are compared; default: the first policy or setting.
@@ -53,7 +51,7 @@ def build(
     Raises:
       ValueError: there is no policy or setting with the name `baseline`.
     """
-    differences, not_compared = tables.differences(result if compared is None else compared, baseline)
+    differences, not_compared = (None, []) if summary else tables.differences(result, baseline)
     shown, panels, buttons = figures.figures(charts)
     place = len(panels)
     config: dict[str, Any] = {**encodings.CONFIG, "aria": False}

@@ -234,40 +234,20 @@ def _front(record: Record) -> Chart:
     return Chart("search_front", caption, (panel,))
 
 
-def build(
-    record: Record,
-    result: xr.Dataset,
-    confirmation: xr.Dataset,
-    drawn: Charts,
-    baseline: str | None = None,
-) -> str:
+def build(record: Record, result: xr.Dataset, drawn: Charts) -> str:
     """Builds the page of a search. Equal arguments give the same text.
 
     Args:
       record: the record of the search.
       result: every run that the search simulated.
-      confirmation: the result of the finalists on fresh seeds.
       drawn: the charts of the record, as `charts` returns them.
-      baseline: the finalist with which the others are compared; default: the first.
-
-    Raises:
-      ValueError: the confirmation has no policy or setting with the name `baseline`.
     """
     caption = f"goal: {record.asked}. Simulated: {record.summary}. This table: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)
     notes = []
     if len(record.trials) > MOST_RUNS:
         notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}. trials.json has all of them")
-    settings = [_settings(record)]
-    return page.build(
-        result,
-        drawn,
-        notes=notes,
-        summary=best,
-        compared=confirmation,
-        folded=settings,
-        baseline=baseline,
-    )
+    return page.build(result, drawn, notes=notes, summary=best, folded=[_settings(record)])
 
 
 def _settings(record: Record) -> Table:

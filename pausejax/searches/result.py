@@ -160,7 +160,7 @@ def record_of(result: SearchResult) -> "Record":
         tuple(result.rows),
         headings,
         rows,
-        f"{title}. {CAPTION}",
+        f"{title}. {caption(result)}",
     )
 
 
@@ -176,7 +176,11 @@ def table(result: SearchResult) -> Table:
     """Returns the table of the finalists on fresh seeds, with intervals and paired differences."""
     title, headings, rows = table_text(result)
     printed = Table(
-        title=title, title_justify="left", caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD
+        title=title,
+        title_justify="left",
+        caption=caption(result),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     printed.add_column(headings[0], overflow="fold")
     for heading in headings[1:]:
@@ -184,6 +188,15 @@ def table(result: SearchResult) -> Table:
     for row in rows:
         printed.add_row(*map(Text, row))
     return printed
+
+
+def caption(result: SearchResult) -> str:
+    """Returns the caption of the table of finalists."""
+    counted = (
+        f" This table leaves out the round of a run that ends after {result.goal.where}; the figures of "
+        "`confirmation/` include it."
+    )
+    return CAPTION + counted * result.goal.by_latency
 
 
 def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -227,6 +240,8 @@ def summary(result: SearchResult) -> str:
     best = result.ranked(1)[0].score
     words += ["no setting keeps the constraints"] if best.violation > 0 else []
     words += ["no setting has a value for every metric"] if np.isnan(best.values).any() else []
+    if result.finalists and result.space.defaults().key not in {one.setting.key for one in result.finalists}:
+        words.append("the defaults are not compared, because they do not fit the fixed values of the spec")
     if early := sum(trial.short for trial in result.trials):
         words.append(
             f"{early} settings: the last of {result.study.rounds} rounds ended before "

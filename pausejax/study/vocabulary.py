@@ -166,6 +166,7 @@ def make(
     defaults = {own[c].default for category in named if (c := CATEGORIES[category].key) in own}
     used = mentioned | defaults
     clashes: dict[str, list[Part]] = {}
+    sharing: dict[str, list[Part]] = {}
     for unused in (False, True):
         for category, part in _parts_of({**named, policies: parts.of(policies)}):
             if unused != (part.outside and part.name not in mentioned):
@@ -193,6 +194,8 @@ def make(
                 origin.setdefault(name, part)
                 if name not in own:
                     added.setdefault(name, parameter)
+                    if part.name in used and name not in part.arguments:
+                        sharing.setdefault(name, []).append(part)
             for name in part.reads - (own.keys() - for_policies):
                 of_key = readers.setdefault(name, {})
                 key = CATEGORIES[category].key
@@ -229,6 +232,12 @@ def make(
                     f"{_where(origin.get(name), name)}: {name}: another parameter has the symbol {spelling}. "
                     "Choose another symbol"
                 )
+    # A spec with first.width stays valid if `second`, which has a `width` too, is not used any more.
+    sections = {parameter.section for parameter in by_section.values()}
+    for name, (part, *others) in sharing.items():
+        for spelling in (f"{part.name}.{name}", f"{part.name}_{name}"):
+            if not (others or part.name in sections or spelling in by_section):
+                aliases.setdefault(spelling, name)
     learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
     idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}
     known = {name: of_key for name, of_key in readers.items() if name in by_section}

@@ -124,6 +124,8 @@ def test_what_two_parts_declare_alike_they_share(tmp_path):
     names = [str(tmp_path / f"{name}.py") for name in ("first", "second")]
     study = kinds.parse(document(names, ["first", "second"], pace=4.0, width=2.5))
     assert study.axes["pace"] == (4.0,) and "first_pace" not in study.words.parameters
+    with pytest.raises(SpecError, match=r"first\.pace: unknown key"):  # it would be the pace of `second` too
+        kinds.parse(document(names, ["first", "second"], **{"first.pace": 4.0}))
 
 
 def played(files, tmp_path, *more, **network):
@@ -277,6 +279,8 @@ def test_a_run_keeps_its_identity_when_a_policy_with_an_equal_name_of_a_paramete
     one, two = {"name": "one", "width": 3}, {"name": "two", "width": 3}
     together = identities({"name": "one", "one.width": 3}, {"name": "two", "two.width": 3})
     assert together == identities(one) | identities(two) and len(together) == 2
+    assert identities({"name": "one", "one.width": 3}) == identities({"name": "one", "one_width": 3})
+    assert identities({"name": "one", "one.width": 3}) == identities(one)
 
 
 def test_a_run_of_two_parts_with_equal_names_of_parameters_has_an_identity_for_each_value(files):

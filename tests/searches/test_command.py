@@ -109,11 +109,54 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
         "on 4 fresh seeds",
         f"{len(trials)} rows",
         "search_slices",
-        "Difference from best",
     ):
         assert said in before.decode(), said
+    # The table of finalists has the differences at the horizon.
+    assert "Difference from" not in before.decode()
     assert main(["report", str(out), "--measure", "reward"]) == 0
     assert "search_history" not in capsys.readouterr().out
+    assert main(["report", str(out), "--baseline", "second"]) == 2
+    assert "out/confirmation` takes any finalist" in capsys.readouterr().err
+    assert main(["report", f"{out}/confirmation", "--baseline", "second", "--quiet"]) == 0
+
+
+PARTS = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.network import Law
+
+
+def law(factor):
+    return Law(lambda key: jnp.full(6, factor, jnp.float32))
+
+
+@pausejax.latency
+def first(*, num_clients: int, pace: float = 0.5) -> Law:
+    return law(pace)
+
+
+@pausejax.latency
+def second(*, num_clients: int, pace: float = 9.0) -> Law:
+    return law(pace)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["--minimize", "--maximize"])
+def test_finalists_may_use_only_some_of_the_parts_with_equal_names_of_parameters(way, tmp_path, capsys):
+    """Whichever part wins, the other is no part of the study on fresh seeds."""
+    (tmp_path / "laws.py").write_text(PARTS)
+    laws = 'latency = ["first", "second"]\nfirst.pace = [1.0, 2.0]\nsecond.pace = [7.0, 8.0]\n'
+    spec = 'use = ["laws.py"]\n' + SPEC.replace("[network]\n", f"[network]\n{laws}")
+    (tmp_path / "spec.toml").write_text(spec)
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--trials", "40", way]
+    typed += ["--metric", "mean_latency", "--at-latency", "60", "--fresh-seeds", "2", "--quiet"]
+    assert main(typed) == 0, capsys.readouterr().err
+    confirmed = pausejax.open(tmp_path / "out" / "confirmation")
+    best = confirmed["round_latency"].values[confirmed["policy"].values == "best"]
+    np.testing.assert_allclose(best[~np.isnan(best)], {"--minimize": 1.0, "--maximize": 8.0}[way], rtol=1e-6)
+    caption = "the round of a run that ends after 60 simulated seconds"
+    assert caption in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -309,6 +309,10 @@ def test_defaults_that_do_not_fit_are_no_finalists():
     labels = [policy.label for policy in confirm.confirmation(played, 2).policies]
     assert labels[0] == "best" and "default" not in labels
     assert "default" in confirm.finalists(played)
+    executor = LocalExecutor(DataCache())
+    with contextlib.closing(executor):
+        confirmed = confirm.confirm(played, 2, executor, MemoryStore())
+    assert "the defaults are not compared" in summary(confirmed)
 
 
 def test_a_metric_whose_scale_the_search_chooses_is_said(regret):
