@@ -373,6 +373,22 @@ def test_folders_of_killed_processes_are_removed_from_tensorboard(result, tmp_pa
     assert not old.exists() and new.exists() and other.exists()
 
 
+@pytest.mark.slow
+def test_a_full_disk_of_tensorboard_is_one_line(tmp_path):
+    """No file may be larger than 5 kB, and the run has more. The writer's thread would be waited for."""
+    code = "import resource as r; from pausejax.execution.tracking import TensorBoardTracker, runs; "
+    code += "points = tuple(runs.Point('reward', 1.0, place) for place in range(1000)); "
+    code += "run = runs.TrackedRun('a', 'random', 'random', 0, 'random, seed 0', {}, points); "
+    code += "tracker = TensorBoardTracker('runs'); tracker.start({'name': 'tracked'}); "
+    code += "r.setrlimit(r.RLIMIT_FSIZE, (5000,) * 2); tracker._log(run)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    line = "ValueError: tracker tensorboard: runs/tracked can't be written: File too large"
+    assert done.stderr.strip().splitlines()[-1] == line
+    assert not any((tmp_path / "runs" / "tracked").iterdir())
+
+
 def test_a_folder_that_tensorboard_cannot_have_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked can't be written: "):

@@ -54,9 +54,7 @@ class TensorBoardTracker(Tracker):
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(
-                f"tracker tensorboard: {self._folder} can't be written: {error.strerror}"
-            ) from error
+            raise self._unwritable(error) from error
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for folder in self._folder.glob(_INCOMPLETE):
@@ -71,16 +69,39 @@ class TensorBoardTracker(Tracker):
     def _log(self, run: TrackedRun) -> None:
         partial = self._folder / f".{uuid.uuid4().hex}"
         try:
-            with self._tensorboard.SummaryWriter(str(partial)) as writer:
-                for name, value, step in run.points:
-                    writer.add_scalar(name, value, step)
-                last = {name: value for name, value, _ in run.points}
-                for part in self._tensorboard.summary.hparams(run.leading(self._study), last):
-                    writer.file_writer.add_summary(part)
+            partial.mkdir(parents=True)
+            self._write(run, partial / f"events.out.tfevents.{int(time.time())}")
             (partial / f"{_KEY}.{run.key}").touch()
             os.replace(partial, self._free(_as_file(run.title)))
+        except OSError as error:
+            raise self._unwritable(error) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def _write(self, run: TrackedRun, path: Path) -> None:
+        """Writes the events of a run into a file.
+
+        `SummaryWriter` writes in a thread. If the disk is full, this thread ends, and its caller waits for
+        ever. Therefore the caller writes here.
+
+        Raises:
+          OSError: the file can't be written.
+        """
+        summary, event = self._tensorboard.summary, self._tensorboard.proto.event_pb2.Event
+        last = {name: value for name, value, _ in run.points}
+        events = [
+            event(file_version="brain.Event:2"),
+            *(event(step=step, summary=summary.scalar(name, value)) for name, value, step in run.points),
+            *(event(summary=part) for part in summary.hparams(run.leading(self._study), last)),
+        ]
+        with contextlib.closing(self._tensorboard.RecordWriter(str(path))) as file:
+            for one in events:
+                one.wall_time = time.time()
+                file.write(one.SerializeToString())
+            file.flush()
+
+    def _unwritable(self, error: OSError) -> ValueError:
+        return ValueError(f"tracker tensorboard: {self._folder} can't be written: {error.strerror}")
 
     def _free(self, name: str) -> Path:
         """Returns a new folder's path. A number is appended if another study's run has the same title."""
