@@ -457,6 +457,21 @@ def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_folder_that_wandb_cannot_fill_is_named(result, tmp_path, monkeypatch):
+    """A full disk would be taken for that of the study."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setattr("pausejax.execution.tracking.wandb._WHOLE", "no/such/file")
+    tracker = tracking.make("wandb")
+    tracker.start(STUDY)
+    with pytest.raises(
+        ValueError, match=f"^tracker wandb: {tmp_path}/wandb/offline-run.* can't be written: No"
+    ):
+        tracker.runs_finished(result.isel(run=[0]))
+    tracker.finish()
+
+
+@pytest.mark.slow
 def test_wandb_without_an_account_names_the_cure(tmp_path, monkeypatch):
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)

@@ -118,7 +118,10 @@ class WandbTracker(Tracker):
         folder = Path(begun.dir).parent
         begun.finish()
         if self._offline:
-            (folder / _WHOLE).write_text(self._project, encoding="utf-8")
+            try:
+                (folder / _WHOLE).write_text(self._project, encoding="utf-8")
+            except OSError as error:
+                raise ValueError(f"tracker wandb: {folder} can't be written: {error.strerror}") from error
 
 
 _CURE = "Set WANDB_API_KEY or run `wandb login`, or set WANDB_MODE=offline to store runs in a folder"
