@@ -5,8 +5,8 @@
 
 A piece is a batch, or the part of it that fits in parallel. Its name is a digest of the identities of its
 runs. Every file contains these identities, so that a checkpoint of other runs is never used. A file of
-records also has, for each row, the position of its run in the piece. Every file is written completely or not
-at all, and ends with a digest.
+records also has its first and last round, and for each row the position of its run in the piece. Every file
+is written completely or not at all, and ends with a digest.
 """
 
 import hashlib
@@ -76,7 +76,9 @@ class Checkpoint:
             for segment in segments:
                 if segment.last_round > self._saved_round:
                     records = {f"records/{name}": array for name, array in segment.records.items()}
-                    self._write(_records_name(*segment[:2]), {"positions": segment.positions, **records})
+                    rounds, positions = np.array(segment[:2]), segment.positions
+                    name = _records_name(*segment[:2])
+                    self._write(name, {"rounds": rounds, "positions": positions, **records})
             borders = np.array([segment[:2] for segment in segments])
             self._write(_state_name(last), {"segments": borders, **_packed(state)})
         except OSError as error:
@@ -147,11 +149,14 @@ class Checkpoint:
         arrays = self._folder.read_arrays(f"{self.place}/{_state_name(last)}")
         segments = []
         for first, end in arrays["segments"].tolist():
-            records = self._folder.read_arrays(f"{self.place}/{_records_name(first, end)}")
+            name = _records_name(first, end)
+            records = self._folder.read_arrays(f"{self.place}/{name}")
             if not np.array_equal(records.pop("identity"), self._identities):
                 return None
+            if records.pop("rounds").tolist() != [first, end]:
+                raise ValueError(f"{name}: has the records of other rounds")
             positions = records.pop("positions")
-            named = {name.removeprefix("records/"): array for name, array in records.items()}
+            named = {key.removeprefix("records/"): array for key, array in records.items()}
             segments.append(Segment(first, end, positions, named))
         if not np.array_equal(arrays["identity"], self._identities):
             return None

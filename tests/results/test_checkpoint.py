@@ -267,3 +267,17 @@ def test_a_file_of_another_chunk_is_not_used(kept, name):
     open_(kept, others).save(jax.tree.map(lambda leaf: leaf + 1, STATE), [segment(1, 5, 2.0)])
     (place(kept, others) / name).rename(place(kept) / name)
     assert restore(kept) == (None, False)
+
+
+@pytest.mark.parametrize("exchanged", [True, False])
+def test_records_of_other_rounds_are_damaged(kept, exchanged):
+    again = open_(kept)
+    _, segments = again.restore(shapes(STATE))
+    again.save(STATE, [*segments, segment(6, 10, 2.0)])
+    again.close()
+    first, second = (place(kept) / f"records-{name}.npz" for name in ("1-5", "6-10"))
+    content = second.read_bytes()
+    if exchanged:
+        second.write_bytes(first.read_bytes())
+    first.write_bytes(content)
+    assert restore(kept) == (None, True)
