@@ -26,7 +26,7 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
         # Opened here, because NumPy does not close a file that it can't read.
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        if str(arrays.pop(_DIGEST)) == _digest(arrays):
+        if str(arrays.pop(_DIGEST)) == _digest(path.name, arrays):
             return arrays
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -38,7 +38,7 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
 
 def cached(name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Returns the arrays that the cache has under a name; makes and stores them if it has none."""
-    path = cache_dir() / f"{name}.npz"
+    path = cache_dir() / "data" / f"{name}.npz"
     arrays = read(path)
     if arrays is None:
         arrays = make()
@@ -54,14 +54,14 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial, partial.open("wb") as file:
-            np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})  # type: ignore[arg-type]
+            np.savez(file, **arrays, **{_DIGEST: np.array(_digest(path.name, arrays))})  # type: ignore[arg-type]
     except OSError as error:
         warnings.warn(f"the file {path} of the cache can't be written: {error}", stacklevel=2)
 
 
-def _digest(arrays: dict[str, np.ndarray]) -> str:
-    """Returns the SHA-256 over the arrays' names, types, shapes and contents."""
-    digest = hashlib.sha256()
+def _digest(file: str, arrays: dict[str, np.ndarray]) -> str:
+    """Returns the SHA-256 over a file's name and the arrays' names, types, shapes and contents."""
+    digest = hashlib.sha256(f"{file};".encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {array.shape};".encode())

@@ -61,7 +61,7 @@ def test_digits_are_asked_of_their_library_once(tmp_path, monkeypatch):
     again = data.load("digits")
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(other, one)
-    (kept,) = tmp_path.iterdir()
+    (kept,) = (tmp_path / "data").iterdir()
     content = bytearray(kept.read_bytes())
     content[len(content) // 2] ^= 1
     kept.write_bytes(content)
@@ -158,7 +158,7 @@ def tiny(monkeypatch, cache_folder):
     reads = []
     monkeypatch.setitem(tfds.SOURCES, "mnist", tfds.Source("9.9.9", (2, 1), 1))
     monkeypatch.setattr(tfds, "_records", lambda *args: (reads.append(args), arrays)[1])
-    return cache_folder / "mnist-9.9.9.npz", reads
+    return cache_folder / "data" / "mnist-9.9.9.npz", reads
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "other"])
@@ -213,6 +213,15 @@ def test_whole_file_with_other_arrays_is_damaged_too(tiny):
     with file.open("wb") as changed:
         np.savez(changed, **arrays)
     with pytest.warns(UserWarning, match="is damaged"):
+        assert data.load("mnist").train_targets.tolist() == [0, 1, 0]
+
+
+def test_a_whole_file_under_the_name_of_another_data_set_is_damaged_too(tiny):
+    file, _ = tiny
+    others = dict.fromkeys(ARRAYS, np.zeros(1, np.int32))
+    cache.write(file.with_name("fashion_mnist-9.9.9.npz"), others)
+    file.with_name("fashion_mnist-9.9.9.npz").rename(file)
+    with pytest.warns(UserWarning, match=r"mnist-9.9.9.npz is damaged"):
         assert data.load("mnist").train_targets.tolist() == [0, 1, 0]
 
 

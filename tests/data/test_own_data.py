@@ -197,7 +197,7 @@ def test_any_image_set_is_read_by_name_and_version(shared, tmp_path, monkeypatch
     again = data.load("mnist", folder)
     np.testing.assert_array_equal(loaded.train_targets, again.train_targets)
     # The two caches are apart, because the copy that `tfds_image` reads is not checked to be MNIST.
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list((tmp_path / "data").iterdir())) == 2
 
 
 def test_an_image_set_that_nobody_has_prepared_is_named_with_the_command_that_does(tmp_path, monkeypatch):
