@@ -3,12 +3,13 @@
 import atexit
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from pausejax.execution.stopping import handlers_kept
+from pausejax.execution.stopping import StopRequested, handlers_kept
 
 _CONNECT_SECONDS = 10.0
 
@@ -45,6 +46,7 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
     Raises:
       ValueError: the address has another form, or Ray is not installed.
       ConnectionError: there is no cluster at the address.
+      StopRequested: the process received SIGTERM while Ray was starting.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     more: dict[str, Any] = {}
@@ -65,6 +67,9 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
         with handlers_kept():
             ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
+        if isinstance(error, SystemExit) and error.code == signal.SIGTERM:  # raised by Ray's handler
+            signal.alarm(0)  # Ray's handler in C++ may have set an alarm that aborts the process
+            raise StopRequested(signal.SIGTERM) from error
         raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from error
     if to_the_end:
         atexit.unregister(ray.shutdown)

@@ -538,3 +538,18 @@ def test_a_ray_of_ones_own_ends_with_the_command(tmp_path):
     # Two agents, which wait, notice a minute later that they are alone.
     agents = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
     wait_for(lambda: agents.issuperset(with_witness(witness)), 30)
+
+
+@pytest.mark.parametrize("started", ["gcs_server", "raylet"])
+def test_a_stop_while_ray_is_starting_is_a_stop(tmp_path, started):
+    """Meanwhile Ray has signal handlers of its own, one of Python and one of C++."""
+    (tmp_path / "spec.toml").write_text(SPEC)
+    there = environment()
+    there.pop("RAY_ADDRESS", None)
+    line = command(tmp_path / "spec.toml", tmp_path / "out", "--executor", "ray")
+    with subprocess.Popen(line, env=there, stderr=subprocess.PIPE, text=True) as driver:
+        wait_for(lambda: any(started in line for line in descendants(driver.pid).values()))
+        driver.terminate()
+        code, errors = end(driver)
+    assert code == 143, errors
+    assert errors.endswith("pausejax: SIGTERM: stopped. The same command continues\n")
