@@ -137,7 +137,7 @@ METRICS: dict[str, Metric] = {
         False,
         "1",
         "largest leakage ε of any client for whole updates",
-        heading="… of the\nupdate",
+        heading="leakage of\nupdate",
         shown=".2e",
         scaled_by=("mechanism", "delta"),
     ),

@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
     from pausejax.analysis import diverged_runs
-    from pausejax.commands.tables import summary_table
+    from pausejax.commands.tables import print_summary
     from pausejax.results import study_folder
 
     console = common.console()
@@ -120,7 +120,7 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
         console.print(f"{outcome.missing} of {runs} runs are missing: other shards simulate them")
         return
     result = study_folder.read(directory)
-    console.print(summary_table(result))
+    print_summary(console, result)
     for line in diverged_runs(result):
         console.print(line, markup=False)
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)

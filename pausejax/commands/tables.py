@@ -1,19 +1,47 @@
-"""Makes the table of a study for the terminal."""
+"""Prints the table of a study in the terminal."""
 
 import xarray as xr
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pausejax.analysis.summaries import summary_text
+from pausejax.analysis.summaries import SummaryText, summary_text
 
 
-def summary_table(result: xr.Dataset) -> Table:
-    """Returns the table of a study for printing, with a row for each setting.
+def print_summary(console: Console, result: xr.Dataset) -> None:
+    """Prints the table of a study, with a row for each setting.
 
-    Its texts are not read as markup.
+    A console that is too narrow for all metrics gets several tables, each with some of the metrics. So no
+    label and no number is cut. Texts are not read as markup.
     """
     text = summary_text(result)
+    label_width = min(max(cell_len(row[0]) for row in text.rows), console.width // 3)
+    metrics = list(range(1, len(text.headings)))
+    while metrics:
+        count = len(metrics)
+        while count > 1 and _width(console, _table(text, metrics[:count], label_width)) > console.width:
+            count -= 1
+        table, metrics = _table(text, metrics[:count], label_width), metrics[count:]
+        if metrics:
+            table.caption = None
+        console.print(table)
+
+
+def _width(console: Console, table: Table) -> int:
+    """Returns the width at which no cell of a table is cut, in characters."""
+    return console.measure(table, options=console.options.update(width=10_000)).maximum
+
+
+def _table(text: SummaryText, columns: list[int], label_width: int) -> Table:
+    """Returns the table of some columns of a summary, after the column of labels.
+
+    Args:
+      text: the summary.
+      columns: indices of the columns.
+      label_width: width of the column of labels, in characters; longer labels have several lines.
+    """
     table = Table(
         title=text.title,
         title_justify="left",
@@ -21,10 +49,9 @@ def summary_table(result: xr.Dataset) -> Table:
         caption_justify="left",
         box=box.SIMPLE_HEAD,
     )
-    first, *others = text.headings
-    table.add_column(first, overflow="fold")
-    for heading in others:
-        table.add_column(Text(heading), justify="right", no_wrap=True)
+    table.add_column(text.headings[0], overflow="fold", min_width=label_width, max_width=label_width)
+    for column in columns:
+        table.add_column(Text(text.headings[column]), justify="right", overflow="fold")
     for row in text.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(row[column]) for column in (0, *columns)))
     return table

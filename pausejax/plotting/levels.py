@@ -106,6 +106,12 @@ def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
     return found.assign({name: metric.scale * found[name] for name in ("mean", "low", "high")})
 
 
+def left_out(levels: Levels, metric: Metric) -> str:
+    """Returns a sentence on the number of runs that `averaged` leaves out; "" if there are none."""
+    lost = int((~np.isfinite(levels.runs[metric.name].values)).sum())
+    return f" Without {lost} of {levels.runs.sizes['run']} runs, which have no finite value." if lost else ""
+
+
 def spans_decades(values: np.ndarray) -> bool:
     """Returns whether all finite values are positive and the largest is at least ten times the smallest."""
     values = np.asarray(values, np.float64)

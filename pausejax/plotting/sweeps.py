@@ -22,6 +22,7 @@ from pausejax.plotting.levels import (
     axis_for,
     charted_metrics,
     format_levels,
+    left_out,
     levels_of,
     name_of,
     spans_decades,
@@ -174,7 +175,7 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
     y = axis_for(metric, means)
     bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
     what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]} by each parameter"
-    caption = f"{what}: means over {_over(seeds)} and all other parameters{bands}."
+    caption = f"{what}: means over {_over(seeds)} and all other parameters{bands}.{left_out(levels, metric)}"
     panels = tuple(Panel(x, y, lines) for x, lines in drawn)
     return Chart(name, caption + _bins(levels, levels.axes), panels, min(len(panels), 4))
 
@@ -205,7 +206,7 @@ def _heat_map(name: str, levels: Levels, metric: Metric) -> Chart:
     policy = levels.runs["policy"].values[0]
     caption = (
         f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {_over(seeds)}{others}. "
-        f"Empty cells have no runs.{_bins(levels, axes)}"
+        f"Empty cells have no values.{left_out(levels, metric)}{_bins(levels, axes)}"
     )
     return Chart(name, caption, tuple(panels), min(3, len(panels)), axis_for(metric, every))
 

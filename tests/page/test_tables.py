@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 
 import pausejax
 from pausejax import analysis, page
-from pausejax.commands.tables import summary_table
+from pausejax.commands.tables import print_summary
 from pausejax.page import figures, tables
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, Sweep
 from pausejax.plotting.explorer import explorer
@@ -59,11 +60,22 @@ def test_a_switch_of_the_scale_stands_where_all_values_are_positive():
 
 def test_the_table_is_the_printed_one(study):
     written = io.StringIO()
-    Console(file=written, width=500).print(summary_table(study))
+    print_summary(Console(file=written, width=500), study)
     read = tables.summary(study)
     lines = [line.split("  ") for line in written.getvalue().splitlines()]
     printed = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert all(list(row) in printed for row in read.rows) and len(read.rows) == 4
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_narrow_terminal_has_every_label_and_number(study, width):
+    console = Console(file=io.StringIO(), width=width)
+    print_summary(console, study)
+    lines = [line.strip() for line in console.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    for label, *cells in tables.summary(study).rows:
+        own = [line for line in lines if line.startswith(label[:12])]  # a long label is folded
+        assert all(any(cell in re.split("  +", line)[1:] for line in own) for cell in cells)
 
 
 def test_another_policy_can_be_what_is_compared_with():

@@ -99,9 +99,12 @@ def test_heat_map_cells_are_means_over_seeds_and_other_axes(grid):
 def test_cells_without_runs_or_with_infinite_ones_alone_are_empty():
     rows = [{"gamma": g, "eta": e} for g, e in ((1.0, 1.0), (1.0, 2.0), (2.0, 2.0))]
     runs = with_figures(runs_of(rows), loss=[1.0, np.inf, 3.0])
-    (panel,) = sweeps.heat_maps(runs, of(runs, "loss"))["heatmap_loss"].panels
+    chart = sweeps.heat_maps(runs, of(runs, "loss"))["heatmap_loss"]
+    (panel,) = chart.panels
     np.testing.assert_array_equal(panel.cells, [[1, np.nan], [np.nan, 3]])
     assert (panel.x.names, panel.y.names) == (("1", "2"), ("1", "2"))
+    main = sweeps.effects(runs, of(runs, "loss"))["main_effects_loss"]
+    assert all("Without 1 of 3 runs, which have no finite value." in one.caption for one in (chart, main))
 
 
 def test_every_policy_and_data_set_has_a_heat_map_of_its_own():
