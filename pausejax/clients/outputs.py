@@ -56,7 +56,8 @@ def _taken(study: Study) -> frozenset[str]:
     They are names of variables, metrics, coordinates, parameters and keys of a spec.
     """
     words = study.words
-    known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
+    spellings = [spelling for parameter in words.parameters.values() for spelling in parameter.spellings]
+    known = (VARIABLES, METRICS, words.parameters, spellings, words.study)
     return frozenset(COORDINATES).union(*known)
 
 

@@ -17,8 +17,10 @@ def print_summary(console: Console, result: xr.Dataset) -> None:
     label and no number is cut. Texts are not read as markup.
     """
     text = summary_text(result)
-    label_width = min(max(cell_len(row[0]) for row in text.rows), console.width // 3)
+    label_width = max(cell_len(row[0]) for row in (text.headings, *text.rows))
     metrics = list(range(1, len(text.headings)))
+    if _width(console, _table(text, metrics, label_width)) > console.width:
+        label_width = min(label_width, console.width // 3)
     while metrics:
         count = len(metrics)
         while count > 1 and _width(console, _table(text, metrics[:count], label_width)) > console.width:

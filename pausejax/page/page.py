@@ -75,6 +75,7 @@ def build(
         spec=schema.read(result, "spec"),
         summary=summary,
         folded=folded,
+        compared=bool(differences or not_compared),
         differences=differences,
         diverged=diverged_runs(result, _MOST_DIVERGED),
         notes=[*notes, *not_compared],

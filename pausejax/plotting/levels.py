@@ -109,7 +109,9 @@ def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
 def left_out(levels: Levels, metric: Metric) -> str:
     """Returns a sentence on the number of runs that `averaged` leaves out; "" if there are none."""
     lost = int((~np.isfinite(levels.runs[metric.name].values)).sum())
-    return f" Without {lost} of {levels.runs.sizes['run']} runs, which have no finite value." if lost else ""
+    return (
+        f" {lost} of {levels.runs.sizes['run']} runs have no finite value and are left out." if lost else ""
+    )
 
 
 def spans_decades(values: np.ndarray) -> bool:

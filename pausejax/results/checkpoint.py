@@ -147,6 +147,8 @@ class Checkpoint:
           OSError, KeyError, ValueError: a file is missing or damaged.
         """
         arrays = self._folder.read_arrays(f"{self.place}/{_state_name(last)}")
+        if arrays["segments"][-1][1] != last:
+            raise ValueError(f"{_state_name(last)}: has the state after another round")
         segments = []
         for first, end in arrays["segments"].tolist():
             name = _records_name(first, end)

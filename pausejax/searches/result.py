@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from pausejax.plotting.chart import Charts
     from pausejax.searches.report import Record
 
-CAPTION = (
-    "The search did not use these seeds. On the search's seeds, the best settings look better than they are."
-)
-
 
 class Finalist(NamedTuple):
     """A setting that was simulated again, with the metrics that `Goal.figures` names on fresh seeds."""
@@ -192,11 +188,12 @@ def table(result: SearchResult) -> Table:
 
 def caption(result: SearchResult) -> str:
     """Returns the caption of the table of finalists."""
-    counted = (
-        f" This table leaves out the round of a run that ends after {result.goal.where}; the figures of "
-        "`confirmation/` include it."
+    goal = result.goal
+    late = f" Rounds that end after {goal.where} are not counted." if goal.by_latency else ""
+    return (
+        "The search did not use these seeds. On the search's seeds, the best settings look better than they "
+        f"are.{late}"
     )
-    return CAPTION + counted * result.goal.by_latency
 
 
 def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:

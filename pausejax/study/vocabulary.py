@@ -232,11 +232,13 @@ def make(
                     f"{_where(origin.get(name), name)}: {name}: another parameter has the symbol {spelling}. "
                     "Choose another symbol"
                 )
-    # A spec with first.width stays valid if `second`, which has a `width` too, is not used any more.
+    # A spec with first.width stays valid if the study no longer uses `second`, which also has a `width`.
     sections = {parameter.section for parameter in by_section.values()}
-    for name, (part, *others) in sharing.items():
+    single = {name: found[0] for name, found in sharing.items() if len(found) == 1}
+    times = Counter(f"{part.name}_{name}" for name, part in single.items())
+    for name, part in single.items():
         for spelling in (f"{part.name}.{name}", f"{part.name}_{name}"):
-            if not (others or part.name in sections or spelling in by_section):
+            if part.name not in sections and spelling not in by_section and times[spelling] < 2:
                 aliases.setdefault(spelling, name)
     learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
     idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}

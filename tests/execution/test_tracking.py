@@ -375,7 +375,7 @@ def test_folders_of_killed_processes_are_removed_from_tensorboard(result, tmp_pa
 
 @pytest.mark.slow
 def test_a_full_disk_of_tensorboard_is_one_line(tmp_path):
-    """No file may be larger than 5 kB, and the run has more. The writer's thread would be waited for."""
+    """No file may be larger than 5 kB, and the run has more. `SummaryWriter` would wait for ever."""
     code = "import resource as r; from pausejax.execution.tracking import TensorBoardTracker, runs; "
     code += "points = tuple(runs.Point('reward', 1.0, place) for place in range(1000)); "
     code += "run = runs.TrackedRun('a', 'random', 'random', 0, 'random, seed 0', {}, points); "
@@ -458,7 +458,7 @@ def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_folder_that_wandb_cannot_fill_is_named(result, tmp_path, monkeypatch):
-    """A full disk would be taken for that of the study."""
+    """Without the folder's name, the user would look at the study's disk."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setattr("pausejax.execution.tracking.wandb._WHOLE", "no/such/file")

@@ -1,6 +1,7 @@
 """Logs runs as event files of TensorBoard."""
 
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -81,13 +82,14 @@ class TensorBoardTracker(Tracker):
     def _write(self, run: TrackedRun, path: Path) -> None:
         """Writes the events of a run into a file.
 
-        `SummaryWriter` writes in a thread. If the disk is full, this thread ends, and its caller waits for
-        ever. Therefore the caller writes here.
+        `SummaryWriter` writes in a thread. If the disk is full, the thread ends and `add_scalar` waits for
+        ever. So this function writes the file itself.
 
         Raises:
           OSError: the file can't be written.
         """
-        summary, event = self._tensorboard.summary, self._tensorboard.proto.event_pb2.Event
+        summary = self._tensorboard.summary
+        event = functools.partial(self._tensorboard.proto.event_pb2.Event, wall_time=time.time())
         last = {name: value for name, value, _ in run.points}
         events = [
             event(file_version="brain.Event:2"),
@@ -96,7 +98,6 @@ class TensorBoardTracker(Tracker):
         ]
         with contextlib.closing(self._tensorboard.RecordWriter(str(path))) as file:
             for one in events:
-                one.wall_time = time.time()
                 file.write(one.SerializeToString())
             file.flush()
 
