@@ -52,7 +52,7 @@ def environment(tmp_path):
         "PYTHONPATH": path,
         "SPEC": str(tmp_path / "spec.toml"),
         "OUT": str(tmp_path / "out"),
-        "PAUSEJAX_OPTIONS": "--quiet --lanes 2 --checkpoint-every 0",
+        "PAUSEJAX_OPTIONS": "\n--quiet --lanes 2\n  --checkpoint-every 0",
         "ENVIRONMENT": "BATCH",  # as SLURM sets it in every batch job
     }
 

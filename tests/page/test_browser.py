@@ -72,6 +72,8 @@ def plot_of(tab, chart):
     """The first plot of a chart, and where it lies in the window."""
     plot = tab.locator(f"{chart} .plot").first
     plot.evaluate("node => node.scrollIntoView({ block: 'center' })")
+    # The event `scroll`, which hides the values of a point, comes with the next frame.
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return plot, plot.bounding_box()
 
 
