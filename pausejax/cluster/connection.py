@@ -68,7 +68,7 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
             ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
         if isinstance(error, SystemExit) and error.code == signal.SIGTERM:  # raised by Ray's handler
-            signal.alarm(0)  # Ray's handler in C++ may have set an alarm that aborts the process
+            signal.alarm(0)  # Ray's C++ handler may have set an alarm, which would abort the process
             raise StopRequested(signal.SIGTERM) from error
         raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from error
     if to_the_end:

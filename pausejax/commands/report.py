@@ -106,9 +106,9 @@ def report_search(
     if record is None:
         return False
     if options.baseline is not None:
-        way_out = f"`pausejax report {confirmation(directory)}` takes any finalist as the baseline"
+        way_out = f"Choose another baseline in `pausejax report {confirmation(directory)}`"
         raise SpecError(
-            [f"--baseline {options.baseline}: a search compares its settings with the best. {way_out}"]
+            [f"--baseline {options.baseline}: the page of a search compares with the best setting. {way_out}"]
         )
     charts = report.charts(record)
     text = report.build(record, study_folder.read(directory), charts)

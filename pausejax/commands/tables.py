@@ -13,8 +13,8 @@ from pausejax.analysis.summaries import SummaryText, summary_text
 def print_summary(console: Console, result: xr.Dataset) -> None:
     """Prints the table of a study, with a row for each setting.
 
-    A console that is too narrow for all metrics gets several tables, each with some of the metrics. So no
-    label and no number is cut. Texts are not read as markup.
+    If the console is too narrow for all metrics, the table is divided: each part has the labels and some of
+    the metrics. So all labels and numbers are whole. Texts are not read as markup.
     """
     text = summary_text(result)
     label_width = max(cell_len(row[0]) for row in (text.headings, *text.rows))
@@ -22,10 +22,11 @@ def print_summary(console: Console, result: xr.Dataset) -> None:
     if _width(console, _table(text, metrics, label_width)) > console.width:
         label_width = min(label_width, console.width // 3)
     while metrics:
-        count = len(metrics)
-        while count > 1 and _width(console, _table(text, metrics[:count], label_width)) > console.width:
-            count -= 1
-        table, metrics = _table(text, metrics[:count], label_width), metrics[count:]
+        for count in range(len(metrics), 0, -1):
+            table = _table(text, metrics[:count], label_width)
+            if _width(console, table) <= console.width:
+                break
+        metrics = metrics[count:]
         if metrics:
             table.caption = None
         console.print(table)
@@ -37,7 +38,7 @@ def _width(console: Console, table: Table) -> int:
 
 
 def _table(text: SummaryText, columns: list[int], label_width: int) -> Table:
-    """Returns the table of some columns of a summary, after the column of labels.
+    """Returns a table with the labels of a summary and some of its other columns.
 
     Args:
       text: the summary.

@@ -39,8 +39,8 @@ def build(
       result: the result, as `pausejax.open` returns it.
       charts: the charts by name.
       notes: lines on what was left out, with the options that show it.
-      summary: a table in place of the summary table and the paired differences. A page with `sweep` has no
-        summary table, because its table of settings has every setting.
+      summary: a table that replaces the summary table and the paired differences. A page with `sweep` has no
+        summary table by default, because its table of settings has every setting.
       folded: further tables that are shown folded, like the list of runs.
       sweep: every setting of a large study, for the interactive chart and table of all settings.
       baseline: the policy or setting with which others are compared; default: the first policy or setting.

@@ -109,9 +109,7 @@ def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
 def left_out(levels: Levels, metric: Metric) -> str:
     """Returns a sentence on the number of runs that `averaged` leaves out; "" if there are none."""
     lost = int((~np.isfinite(levels.runs[metric.name].values)).sum())
-    return (
-        f" {lost} of {levels.runs.sizes['run']} runs have no finite value and are left out." if lost else ""
-    )
+    return f" Left out: {lost} of {levels.runs.sizes['run']} runs, without a finite value." if lost else ""
 
 
 def spans_decades(values: np.ndarray) -> bool:

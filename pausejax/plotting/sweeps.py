@@ -206,7 +206,7 @@ def _heat_map(name: str, levels: Levels, metric: Metric) -> Chart:
     policy = levels.runs["policy"].values[0]
     caption = (
         f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {_over(seeds)}{others}. "
-        f"A cell is empty if no run of it has a finite value.{left_out(levels, metric)}{_bins(levels, axes)}"
+        f"Cells without a finite value are empty.{left_out(levels, metric)}{_bins(levels, axes)}"
     )
     return Chart(name, caption, tuple(panels), min(3, len(panels)), axis_for(metric, every))
 

@@ -78,6 +78,17 @@ def test_a_narrow_terminal_has_every_label_and_number(study, width):
         assert all(any(cell in re.split("  +", line)[1:] for line in own) for cell in cells)
 
 
+@pytest.mark.parametrize("label", ["a", "b" * 50])
+def test_where_there_is_room_a_heading_or_a_label_has_one_line(label):
+    console = Console(file=io.StringIO(), width=100)
+    runs = with_figures(runs_of([{"policy": label}, {"policy": "c"}]), loss=[1.0, 2.0])
+    metrics = json.loads(runs.attrs["metrics"])
+    metrics["loss"]["heading"] = "loss"
+    print_summary(console, runs.assign_attrs(ranking="loss", metrics=json.dumps(metrics)))
+    words = console.file.getvalue().split()
+    assert {"policy", label, "c"} <= set(words)
+
+
 def test_another_policy_can_be_what_is_compared_with():
     result, _, _ = build(POLICIES, 3, AXES)
     names = list(dict.fromkeys(result["policy"].values.tolist()))

@@ -277,3 +277,17 @@ def test_a_word_that_no_reader_of_the_result_would_take_is_refused_before_comput
         kinds.parse({**document, "quantities": ["mine"]})
     with pytest.raises(ValueError, match="spec: name or label: must have at most 10000 characters"):
         kinds.parse({**document, "name": "x" * 10_001})
+
+
+def test_a_long_name_is_neither_taken_nor_means_two_parameters(tmp_path):
+    code = "import pausejax\n@pausejax.policy\ndef first(*, b_c: int = 1): ...\n"
+    code += (
+        "@pausejax.policy\ndef first_b(*, c: int = 1): ...\n@pausejax.quantity()\ndef first_b_c(seen): ...\n"
+    )
+    (tmp_path / "mine.py").write_text(code)
+    document = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "quantities": ["first_b_c"]}
+    both = [{"name": "first", "first.b_c": 2}, {"name": "first_b", "first_b.c": 3}]
+    study = kinds.parse({**document, "policy": both})
+    assert [policy.axes for policy in study.policies] == [{"b_c": (2,)}, {"c": (3,)}]
+    with pytest.raises(ValueError, match="first_b_c: unknown key"):
+        kinds.parse({**document, "policy": [{"name": "first", "first_b_c": 2}, {"name": "first_b"}]})

@@ -104,7 +104,7 @@ def test_cells_without_runs_or_with_infinite_ones_alone_are_empty():
     np.testing.assert_array_equal(panel.cells, [[1, np.nan], [np.nan, 3]])
     assert (panel.x.names, panel.y.names) == (("1", "2"), ("1", "2"))
     main = sweeps.effects(runs, of(runs, "loss"))["main_effects_loss"]
-    assert all("1 of 3 runs have no finite value and are left out." in one.caption for one in (chart, main))
+    assert all("Left out: 1 of 3 runs, without a finite value." in one.caption for one in (chart, main))
 
 
 def test_every_policy_and_data_set_has_a_heat_map_of_its_own():

@@ -281,3 +281,8 @@ def test_records_of_other_rounds_are_damaged(kept, exchanged):
         second.write_bytes(first.read_bytes())
     first.write_bytes(content)
     assert restore(kept) == (None, True)
+
+
+def test_a_state_of_another_round_is_damaged(kept):
+    (place(kept) / "state-5.npz").rename(place(kept) / "state-10.npz")
+    assert restore(kept) == (None, True)

@@ -116,7 +116,7 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
     assert main(["report", str(out), "--measure", "reward"]) == 0
     assert "search_history" not in capsys.readouterr().out
     assert main(["report", str(out), "--baseline", "second"]) == 2
-    assert "out/confirmation` takes any finalist" in capsys.readouterr().err
+    assert "Choose another baseline in `pausejax report " in capsys.readouterr().err
     assert main(["report", f"{out}/confirmation", "--baseline", "second", "--quiet"]) == 0
 
 
