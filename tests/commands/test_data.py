@@ -51,7 +51,7 @@ def test_mnist_is_prepared_once(folder, shared, capsys, monkeypatch):
     copies = ["--data-dir", str(shared / "tensorflow_datasets")]
     assert cli.main([*arguments, *copies]) == cli.OK
     assert "60,000 images, 200 to 200 training images a client" in " ".join(capsys.readouterr().out.split())
-    assert (folder / "cache" / f"mnist-{SOURCES['mnist'].version}.npz").is_file()
+    assert (folder / "cache" / "data" / f"mnist-{SOURCES['mnist'].version}.npz").is_file()
     assert cli.main(arguments) == cli.OK  # there is no prepared copy in the default folder: the cache is read
 
 
