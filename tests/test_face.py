@@ -237,8 +237,20 @@ def test_a_folder_with_other_runs_is_left_alone(result, tmp_path):
     xr.testing.assert_identical(pausejax.open(tmp_path).load(), result)
     (tmp_path / "other" / "parts").mkdir(parents=True)
     (tmp_path / "other" / "parts" / "0123456789abcdef.npz").write_bytes(b"")
-    with pytest.raises(ValueError, match="holds an unfinished study"):
-        pausejax.save(result, tmp_path / "other")
+    killed = tmp_path / "killed" / "checkpoints" / "0123456789abcdef"
+    killed.mkdir(parents=True)
+    (killed / "state-25.npz").write_bytes(b"")
+    for folder in ("other", "killed"):
+        with pytest.raises(ValueError, match="holds an unfinished study"):
+            pausejax.save(result, tmp_path / folder)
+
+
+def test_joined_studies_are_not_saved_under_the_spec_of_the_first(result, tmp_path):
+    other = result.assign_coords(
+        study=("run", ["of other rounds"] * result.sizes["run"]), seed=result["seed"] + 9
+    )
+    with pytest.raises(ValueError, match=r"differ in rounds, .*Compare them one by one\. Nothing was saved"):
+        pausejax.save(xr.concat([result, other], "run"), tmp_path)
 
 
 def test_files_that_a_result_depends_on_are_kept_by_digest(result, tmp_path):

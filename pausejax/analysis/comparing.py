@@ -9,7 +9,7 @@ import xarray as xr
 from pausejax.analysis.per_run import ROUNDS, is_sum
 from pausejax.analysis.quantities import metrics_in
 from pausejax.analysis.selecting import some, written
-from pausejax.analysis.settings import group_by, has, symbols
+from pausejax.analysis.settings import axes_of, group_by, has, symbols
 
 
 class Incomparable(ValueError):
@@ -22,14 +22,17 @@ class Incomparable(ValueError):
 class UnlikeMeaning(Incomparable):
     """Error that a metric's meaning depends on a parameter whose values differ."""
 
-    def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
-        self.parameter, self.value = short, values[0]
+    def __init__(
+        self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str, *, is_axis: bool
+    ) -> None:
+        self.parameter, self.value, self.is_axis = short, values[0], is_axis
         shown = some(written(value) for value in values)
         self.reason = f"not comparable between runs with different {short}"
         self.problem = f"{metric}: {self.reason}, here {shown}"
         one, each = f"select(result, {parameter}={values[0]!r})", ""
         if ask:
-            one, each = f"where={{{parameter!r}: {values[0]!r}}}", f", or for each value: {ask}={parameter!r}"
+            one = f"where={{{parameter!r}: {values[0]!r}}}"
+            each = f", or for each value: {ask}={parameter!r}" if is_axis else ""
         super().__init__(f"{self.problem}. Compare only runs with one value: {one}{each}")
 
 
@@ -53,7 +56,8 @@ def refuse_unlike(
       Incomparable: the runs lasted unequally many rounds, and the metric is a sum over rounds.
     """
     for name, seen in unlike(result, metric, values, groups).items():
-        raise UnlikeMeaning(metric, name, symbols(result).get(name, name), seen, ask)
+        short, is_axis = symbols(result).get(name, name), name in axes_of(result)
+        raise UnlikeMeaning(metric, name, short, seen, ask, is_axis=is_axis)
     if not is_sum(result, metric) or ROUNDS not in result:
         return
     there, owner = ~np.isnan(values), group_by(result, groups)[0]

@@ -30,22 +30,27 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
       ValueError: an axis has the name of another column of such tables, or runs of one setting differ in a
         parameter that is no axis.
     """
-    _refuse_joined(result)
+    refuse_joined(result)
     if taken := sorted(schema.COLUMNS.intersection(axes_of(result))):
         raise ValueError(f"result: axis {taken[0]}: tables have a column of this name. Rename the parameter")
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 
-def _refuse_joined(result: xr.Dataset) -> None:
-    """Checks that the runs of a setting differ only in the seed.
+def refuse_joined(result: xr.Dataset) -> None:
+    """Checks that all runs may be of one study, and that the runs of a setting differ only in the seed.
 
-    Two results that a user joined may differ in parameters that are no axes. A mean would then mix their
-    settings. A parameter that follows from an axis, such as a rate that depends on the data set, may differ
-    between settings.
+    A user may join the results of several studies. Means and differences would then mix studies of unlike
+    lengths, or settings that differ in a parameter that is no axis. A parameter that follows from an axis,
+    such as a rate that depends on the data set, may differ between settings.
 
     Raises:
-      ValueError: runs of one setting have different values of a parameter.
+      ValueError: runs are of unlike studies, or runs of one setting have different values of a parameter.
     """
+    if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
+        raise ValueError(
+            "result: holds runs of studies that differ in rounds, eval_every, stop_at_latency or files of "
+            "use. Such studies can't be joined. Compare them one by one"
+        )
     setting = ("policy", *axes_of(result))
     others = set(parameters_in(result)).difference(setting).intersection(map(str, result.coords))
     for name in sorted(others):

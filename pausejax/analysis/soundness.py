@@ -106,10 +106,10 @@ def _check_arrays(result: "xr.Dataset") -> None:
 
 
 def _check_runs(result: "xr.Dataset") -> None:
-    labels = {"policy": "UT", "algorithm": "UT", "identity": "UT", "seed": "iu"}
+    labels = {"policy": "UT", "algorithm": "UT", "identity": "UT", "seed": "iu", "study": "UT"}
     for name in dict.fromkeys((*labels, *schema.read(result, "axes"), *schema.read(result, "parameters"))):
         if name not in result.coords:
-            if name in labels:
+            if name in labels and name != "study":
                 raise ValueError(f"result: must have the coordinate {name}, but lacks it")
             continue
         column = result[name]

@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> None:
         found = [verdict(part, metric) for part in _parts(figures, options.per)]
     except UnlikeMeaning as mistake:
         name, value = mistake.parameter, written(mistake.value)
-        way_out = f"Choose one value, --where {name}={value}, or the best of each value, --per {name}"
+        each = f", or the best of each value, --per {name}" if mistake.is_axis else ""
+        way_out = f"Choose one value, --where {name}={value}{each}"
         raise SpecError([f"{mistake.problem}. {way_out}"]) from mistake
     except ValueError as mistake:
         raise SpecError([str(mistake)]) from mistake

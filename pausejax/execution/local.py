@@ -13,6 +13,7 @@ from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
 from pausejax.execution.program import GroupProgram
 from pausejax.execution.rounds import BatchProgress, Progress
+from pausejax.execution.runtime import check_jax_settings
 from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.study.runs import Group, policies_of
 from pausejax.study.simulation import Layout
@@ -81,7 +82,11 @@ class LocalExecutor:
           plan: the study's plan.
           store: the store of the study's result; None: layouts are neither read nor stored.
           left_out: identities of the runs in the result that are left out, `Contents.left_out`.
+
+        Raises:
+          SpecError: as `Executor.layouts`, or JAX's settings would change the numbers of equal runs.
         """
+        check_jax_settings()
         groups = groups_left(plan, left_out)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}

@@ -6,6 +6,32 @@ import os
 import jax
 
 from pausejax.data.cache import cache_dir
+from pausejax.study.document import SpecError
+
+_SETTINGS = {
+    "jax_threefry_partitionable": True,
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_random_seed_offset": 0,
+    "jax_enable_x64": False,
+}
+"""JAX's own defaults for the settings that change every random number or the precision, by name."""
+
+
+def check_jax_settings() -> None:
+    """Checks that a run's numbers depend on its spec alone, not on JAX's settings in this process.
+
+    Raises:
+      SpecError: a setting differs from JAX's default, and would change random numbers or the precision.
+    """
+    for name, needed in _SETTINGS.items():
+        if (value := getattr(jax.config, name, needed)) != needed:
+            raise SpecError(
+                [
+                    f"{name} = {value!r}: must be {needed!r}, because it would change the numbers of equal "
+                    f"runs. Unset {name.upper()} in the environment, or call "
+                    f"jax.config.update({name!r}, {needed!r})"
+                ]
+            )
 
 
 def set_up_jax(cores: int | None = None) -> None:

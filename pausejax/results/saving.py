@@ -13,6 +13,7 @@ import xarray as xr
 from pausejax.analysis import schema, soundness
 from pausejax.analysis.eval_times import EVAL_ELAPSED
 from pausejax.analysis.per_run import run_blocks
+from pausejax.analysis.settings import refuse_joined
 from pausejax.results import blocks, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
@@ -77,6 +78,7 @@ def _check(result: xr.Dataset) -> None:
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     try:
         soundness.check(result)
+        refuse_joined(result)  # the spec is that of the first study
     except ValueError as error:
         raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)
@@ -136,7 +138,7 @@ def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     Raises:
       ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
     """
-    if folder.names(study_folder.PARTS):
+    if folder.names(study_folder.PARTS) or study_folder.checkpointed(folder):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.result_name(folder) is None:
         return

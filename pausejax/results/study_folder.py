@@ -40,6 +40,7 @@ _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""
 _PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
+_STATE = re.compile(r"state-(\d+)\.npz")
 
 
 def prepare(
@@ -57,8 +58,8 @@ def prepare(
       begun: receives the lock `PLAYING`, by which other processes know that this process plays the plan.
 
     Raises:
-      SpecError: the folder holds runs of another spec, or another process plays another spec; the message
-        shows where the specs differ.
+      SpecError: the folder holds runs or checkpoints of another spec, or another process plays another spec;
+        the message shows where the specs differ.
       OSError: the folder can't be made or written to.
     """
     folder.make()
@@ -91,6 +92,8 @@ def prepare(
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
+    if not grows:
+        _refuse_unfinished(folder, plan)
     # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
         return Contents()
@@ -104,6 +107,23 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
             )
         )
     return found
+
+
+def checkpointed(folder: Folder) -> int:
+    """Returns the last round of which the folder has a checkpoint; 0 if it has none."""
+    pieces = filter(_PIECE.fullmatch, folder.names(CHECKPOINTS))
+    states = (name for piece in pieces for name in folder.names(f"{CHECKPOINTS}/{piece}"))
+    return max((int(found[1]) for name in states if (found := _STATE.fullmatch(name))), default=0)
+
+
+def _refuse_unfinished(folder: Folder, plan: Plan) -> None:
+    """Raises a SpecError if a study that the plan does not contain was killed and has a checkpoint here."""
+    if planned.runs(folder).keys() <= plan.known or is_played(folder):
+        return
+    if last := checkpointed(folder):
+        lines = description.differences(folder, plan, "holds unfinished runs of another spec")
+        way_out = f"the checkpoint of these runs, up to round {last}. Remove it to give these rounds up"
+        raise SpecError([*lines, f"{folder}/{CHECKPOINTS}: {way_out}"])
 
 
 def _check_format(folder: Folder) -> None:
@@ -259,7 +279,7 @@ def _tidy_up(folder: Folder) -> None:
             for name in folder.names(""):
                 if _PARTIAL.search(name) or name.startswith(MARK):
                     folder.remove(name)
-            if not part_names(folder):  # the checkpoints are of another study, which was killed
+            if not part_names(folder):  # no batch is unfinished, so the checkpoints are of other batches
                 for name in filter(_PIECE.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")
             folder.remove(PLAYING)

@@ -138,14 +138,8 @@ class Study:
         Raises:
           PartError: a part has no digest.
         """
-        axes = [self.axes, *(policy.axes for policy in self.policies)]
-        used = {
-            value
-            for axis in axes
-            for values in axis.values()
-            if isinstance(values, tuple)
-            for value in values
-        }
+        axes = [values for axes in (self.axes, *(p.axes for p in self.policies)) for values in axes.values()]
+        used = {value for values in axes if isinstance(values, tuple) for value in values}
         used |= {policy.algorithm for policy in self.policies} | set(self.quantities)
         found = {
             (category, name): digest_of(part)
@@ -154,6 +148,18 @@ class Study:
             if name in used
         }
         return {place: digest for place, digest in found.items() if digest}
+
+    @property
+    def common_settings(self) -> dict[str, Any]:
+        """The settings, apart from parameters, that all runs share and that change their numbers, by name."""
+        return {
+            **({"stop_at_latency": self.stop_at_latency} if self.stop_at_latency else {}),
+            "format": FORMAT,
+            "mode": self.mode,
+            "rounds": self.rounds,
+            "eval_every": self.eval_every,
+            "use": sorted(source.digest for source in self.parts.sources),
+        }
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
@@ -169,24 +175,19 @@ class Study:
         }
         outside = [digest for place, digest in self.outsiders.items() if place in used]
         known, declared = self.words.parameters, self.words.declared_names(values)
+        common = self.common_settings
         document = {
-            "format": FORMAT,
+            **common,
             "algorithm": algorithm,
             "values": {
                 declared[name]: self.files.get(value, value) if isinstance(value, File) else value
                 for name, value in values.items()
                 if not (known[name].added and value == known[name].default)
             },
-            "mode": self.mode,
-            "rounds": self.rounds,
-            "eval_every": self.eval_every,
-            "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
+            "use": sorted([*common["use"], *outside]),
         }
         # A feature that is off is left out. So identities of earlier releases without the feature stay valid.
-        for key in (
-            *("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"),
-            "quantities",
-        ):
+        for key in ("selection_gap", "expected_regret", "client_metrics", "keep_models", "quantities"):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)

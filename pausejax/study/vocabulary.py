@@ -29,6 +29,7 @@ COORDINATES = (
     "algorithm",
     "seed",
     "identity",
+    "study",
 )
 """Names of dimensions and coordinates of results, besides parameters."""
 RESERVED = frozenset(

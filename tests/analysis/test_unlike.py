@@ -9,6 +9,7 @@ import xarray as xr
 import pausejax
 from pausejax import analysis, kinds
 from pausejax.analysis import settings
+from pausejax.analysis.comparing import UnlikeMeaning, refuse_unlike
 from pausejax.analysis.metrics import REDUCTIONS, RUNNING
 from pausejax.execution.tracking.runs import tracked_runs
 from pausejax.page import tables
@@ -230,3 +231,30 @@ def test_results_of_two_studies_are_not_averaged():
     ):
         with pytest.raises(ValueError, match=r"differ in fast_latency \(0.1, 0.2\), which is no axis"):
             asked()
+
+
+def test_results_of_unlike_lengths_are_not_averaged():
+    """The rounds and the latency at which runs stop are no parameters, so no coordinate shows them."""
+    study = {"mode": "bandit", "num_clients": 4, "clients_per_round": 2}
+    first = pausejax.simulate("random", rounds=5, seeds=[0, 1], **study)
+    for changed in ({"rounds": 4}, {"rounds": 5, "stop_at_latency": 0.5}):
+        other = pausejax.simulate("random", seeds=[2, 3], **changed, **study)
+        both = xr.concat([first, other], "run", join="outer")
+        for asked in (lambda r: pausejax.summary(r, ["elapsed"]), lambda r: analysis.best(r, "elapsed")):
+            with pytest.raises(
+                ValueError, match="studies that differ in rounds, eval_every, stop_at_latency"
+            ):
+                asked(both)
+    more = pausejax.simulate("random", rounds=5, seeds=[2, 3], **study)
+    joined = analysis.mean_ci(xr.concat([first, more], "run"), "elapsed")
+    whole = analysis.mean_ci(pausejax.simulate("random", rounds=5, seeds=4, **study), "elapsed")
+    np.testing.assert_allclose(joined["high"], whole["high"], rtol=1e-6)
+
+
+def test_a_way_out_by_values_is_named_for_axes_alone():
+    figures = analysis.finals(build({"pause": BOTH}, 2, WEIGHTS, "bandit", whole=True)[0].load())
+    values = figures["cumulative_regret"].values
+    for axes, is_axis in (["generalization_weight"], True), (["privacy_weight"], False):
+        with pytest.raises(UnlikeMeaning, match="not comparable between runs with different α") as mistake:
+            refuse_unlike(figures.assign_attrs(axes=json.dumps(axes)), "cumulative_regret", values)
+        assert mistake.value.is_axis == is_axis == ("per='generalization_weight'" in str(mistake.value))

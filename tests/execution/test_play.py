@@ -592,3 +592,23 @@ def test_shards_make_one_cut_though_a_smaller_study_ends_between_their_starts(tm
     assert simulate(large, tmp_path / "shards", shard=(2, 2)).missing == 0
     simulate(large, tmp_path / "whole")
     assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("whole", "shards")))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_threefry_partitionable", False),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_random_seed_offset", 5),
+        ("jax_enable_x64", True),
+    ],
+)
+def test_settings_of_jax_that_change_all_numbers_are_refused(name, value):
+    """Equal runs must have equal numbers, also in one folder."""
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        with pytest.raises(SpecError, match=rf"^{name} = {value!r}: must be {before!r}, because"):
+            pausejax.simulate("random", mode="bandit", rounds=3, num_clients=4, clients_per_round=2)
+    finally:
+        jax.config.update(name, before)

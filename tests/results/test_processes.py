@@ -18,6 +18,7 @@ from pausejax.execution.tracking import TensorBoardTracker
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore
+from pausejax.study.document import SpecError
 
 from .studies import arrays_of, check, expected, finish, make
 
@@ -64,6 +65,25 @@ def test_checkpoints_and_half_written_parts_of_whoever_plays_stay(tmp_path):
     # Now they are a dead process's.
     assert study_folder.build_if_complete(folder, NARROW) == 0
     assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
+
+
+def test_another_spec_is_refused_where_a_killed_study_has_a_checkpoint(tmp_path):
+    """No run of the killed study is finished, so its checkpoint is all that it has."""
+    folder, other = Folder(tmp_path), make(seeds=4, rounds=9)
+    study_folder.prepare(folder, WIDE)
+    state = f"checkpoints/{CHUNK}/state-3.npz"
+    folder.write(state, b"of a killed process")
+    for plan, line in (other, "+rounds = 9"), (NARROW, "+seeds = 2"):
+        for ask in study_folder.prepare, study_folder.checked_contents:
+            with pytest.raises(SpecError) as refused:
+                ask(folder, plan)
+            first, *_, last = refused.value.problems
+            assert "holds unfinished runs of another spec" in first and line in refused.value.problems
+            assert "checkpoints: the checkpoint of these runs, up to round 3. Remove it" in last
+    assert folder.exists(state)
+    study_folder.prepare(folder, make(seeds=5))  # which has all runs of the killed study
+    folder.remove("checkpoints")
+    study_folder.prepare(folder, other)
 
 
 def test_a_part_that_is_written_while_another_study_ends_is_there(tmp_path, monkeypatch):
