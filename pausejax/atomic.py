@@ -1,7 +1,9 @@
-"""Replaces files atomically: a file is stored completely or not at all."""
+"""Replaces files and folders atomically: each is stored completely or not at all."""
 
 import contextlib
+import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,3 +28,29 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def renamed_or_copied(old: str, new: str, seal: str) -> bool:
+    """Renames a folder, or copies it if its file system can't rename it, such as one of a container's image.
+
+    Args:
+      old: the present path of the folder.
+      new: the new path of the folder.
+      seal: the name of the file that marks the folder as complete. It is copied last.
+
+    Returns:
+      True if the folder was renamed; False if it was copied.
+
+    Raises:
+      OSError: the folder can't be read or written.
+    """
+    try:
+        os.rename(old, new)
+        return True
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    shutil.copytree(old, new, ignore=shutil.ignore_patterns(seal), dirs_exist_ok=True)
+    if seal:
+        shutil.copy2(os.path.join(old, seal), os.path.join(new, seal))
+    return False

@@ -76,13 +76,23 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
 def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency: float) -> np.ndarray:
     """Returns whether each run has not yet reached the simulated time `stop_at_latency`, bool [n].
 
-    `positions`, int [n], are distinct positions of runs in the batch. `stop_at_latency` is in seconds.
+    Durations of rounds are rounded to float32: ten rounds of 0.7 s last 6.9999999 s. The limit is lowered by
+    the spacing of float32, so that these rounds reach 7 s.
+
+    Args:
+      segments: the rounds that were played, in order.
+      positions: int [n], distinct positions of runs in the batch.
+      stop_at_latency: the limit in seconds.
     """
     elapsed = np.zeros(len(positions))
     for segment in segments:
         here, there = _places(segment, positions)
         elapsed[here] += segment.records["round_latency"][there].sum(axis=1, dtype=np.float64)
-    return elapsed < stop_at_latency
+    return elapsed < _lowered(stop_at_latency)
+
+
+def _lowered(stop_at_latency: float) -> float:
+    return stop_at_latency * (1 - 2.0**-23)
 
 
 def _places(segment: Segment, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +138,7 @@ def finish(
             history[name] = history[name][:, evaluated - 1]
     last = _last_played(segments, positions)
     if study.stop_at_latency:
-        reached = history["elapsed"] >= study.stop_at_latency
+        reached = history["elapsed"] >= _lowered(study.stop_at_latency)
         last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, last)
         for name, array in history.items():
             rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)

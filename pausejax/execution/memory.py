@@ -1,7 +1,8 @@
 """Computes how many runs fit in parallel, from the memory of the devices and of the compiled programs."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,13 +31,28 @@ def device_memory() -> int:
     return int(_MARGIN * _host_memory() / len(jax.local_devices()))
 
 
-def _host_memory() -> int:
+def _host_memory(root: Path = Path("/")) -> int:
+    """Returns the bytes of memory of the host, or of the smallest control group that holds this process."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        path = Path(file)
-        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+    for file in _limits(root):
+        if file.is_file() and (text := file.read_text().strip()).isdecimal():
             total = min(total, int(text))
     return total
+
+
+def _limits(root: Path) -> Iterator[Path]:
+    """Yields the files that may limit the memory of this process: of its control group and all above it."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+            inside = Path(group.lstrip("/"))
+            for above in (inside, *inside.parents):
+                yield root / "sys/fs/cgroup" / folder / above / name
+    yield root / "sys/fs/cgroup/memory.max"
+    yield root / "sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 
 def program_memory(compiled: jax.stages.Compiled) -> int:

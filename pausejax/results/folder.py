@@ -16,7 +16,7 @@ import fsspec
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
-from pausejax.atomic import replacing
+from pausejax.atomic import renamed_or_copied, replacing
 
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
@@ -194,15 +194,16 @@ class Folder:
             self.remove(name)
 
     def move(self, old: str, new: str, seal: str = "") -> None:
-        """Renames a folder: in one step on a disk, file by file under a URL.
+        """Renames a folder: in one step on a disk, file by file under a URL or if the disk can't rename it.
 
         Args:
           old: the present name of the folder.
           new: the new name of the folder, which must not exist.
-          seal: the file that marks the folder as complete. Under a URL it is copied last and removed first.
+          seal: the file that marks the folder as complete. A copy copies it last and removes it first.
         """
         if self.is_local:
-            os.rename(self._inside(old), self._inside(new))
+            if not renamed_or_copied(self._inside(old), self._inside(new), seal):
+                self.remove(old, seal)
             return
         try:
             for names in ([name for name in self.tree(old) if name != seal], [seal] if seal else []):

@@ -13,6 +13,7 @@ from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
+from pausejax.federated.algorithms import fedper
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -265,6 +266,26 @@ def test_a_personal_layer_is_not_sent():
     learning = simulation_of({"federated_algorithm": "fedper"})[0].config.learning
     assert learning.num_parameters == 64 * HIDDEN
     assert learning.sent.params.keys() == {"layer_1"}
+
+
+def test_the_last_layer_is_taken_only_if_the_names_tell_it():
+    def kept(*names, personal=""):
+        layers = dict.fromkeys(names, jnp.ones(2))
+        return set(fedper(personal_layers=personal).init({"params": layers})[1])
+
+    assert kept("layers_1", "layers_10", "layers_9") == {"layers_10"}
+    assert kept("fc2", "fc1") == {"fc2"}
+    # Flax numbers the outer of two nested calls first, so Dense_0 may be the last layer.
+    unclear = (
+        ("Dense_0", "Dense_1"),
+        ("Conv_0", "Conv_1", "Dense_0"),
+        ("conv1", "conv2", "fc"),
+        ("body", "head"),
+    )
+    for names in unclear:
+        with pytest.raises(ValueError, match=f"Set personal_layers to some of {', '.join(names)}$"):
+            kept(*names)
+        assert kept(*names, personal=names[0]) == {names[0]}
 
 
 @pytest.mark.parametrize(

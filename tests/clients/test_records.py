@@ -95,6 +95,19 @@ def test_what_stops_leaves_nothing_beyond(played):
     assert whole["diverged_round"].tolist() == [0, 5, 0, 10]
 
 
+@pytest.mark.parametrize(("duration", "limit", "last"), [(0.7, 7.0, 10), (0.9, 8.1, 9), (0.7, 7.01, 11)])
+def test_rounds_of_a_decimal_duration_reach_a_decimal_limit(played, duration, limit, last):
+    """Ten rounds of float32(0.7) s last 6.9999999 s."""
+    played = {**played, "round_latency": np.full((RUNS, ROUNDS), duration, np.float32)}
+    told, rows = study(mode="training", stop_at_latency=limit), np.arange(RUNS)
+    found, _ = records.finish(told, segments_of(played, *WHOLE), rows, K, "test_accuracy")
+    assert np.isfinite(found["elapsed"]).sum(axis=1).tolist() == [last] * RUNS
+    for end in range(1, ROUNDS + 1):
+        cut = {name: array[:, :end] for name, array in played.items()}
+        segments = segments_of(cut, (1, end, [0, 1, 2, 3]))
+        assert (records.running(segments, rows, limit) == (end < last)).all()
+
+
 def test_clients_that_nobody_selects_have_a_count_too(played):
     played = {**played, "selected": np.zeros((RUNS, ROUNDS, M), np.int32) + np.arange(M, dtype=np.int32)}
     (segment,) = segments_of(played, (1, ROUNDS, [0, 1, 2, 3]))
@@ -130,7 +143,7 @@ def test_a_run_goes_on_until_it_has_reached_the_time(played):
     for rows in ([0, 1, 2, 3], [3, 0], [2]):
         for row in rows:
             exactly = records.running(segments, np.array(rows), reached[row])
-            above = records.running(segments, np.array(rows), np.nextafter(reached[row], 99))
+            above = records.running(segments, np.array(rows), reached[row] * (1 + 1e-6))
             assert exactly.tolist() == [bool(reached[r] < reached[row]) for r in rows]
             assert above.tolist() == [bool(reached[r] <= reached[row]) for r in rows]
     assert records.running([], np.array([7, 8]), 1.0).tolist() == [True, True]

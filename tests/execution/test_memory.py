@@ -138,15 +138,22 @@ def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
         ({"memory.max": "max\n"}, 4_096_000),
         ({"memory.max": "1000\n"}, 1000),
         ({"memory.max": "99999999"}, 4_096_000),
-        ({"memory.limit_in_bytes": "500", "memory.max": "1000"}, 500),
+        ({"memory/memory.limit_in_bytes": "500", "memory.max": "1000"}, 500),
+        # A job's own group, as without a container.
+        ({"slurm/job_7/memory.max": "700", "slurm/memory.max": "900"}, 700),
+        ({"slurm/job_7/memory.max": "max", "slurm/memory.max": "900"}, 900),
+        ({"slurm/job_8/memory.max": "700"}, 4_096_000),
+        ({"memory/old/job_7/memory.limit_in_bytes": "600", "memory.max": "1000"}, 600),
     ],
 )
-def test_the_hosts_memory_is_what_a_container_has_of_it(monkeypatch, tmp_path, limits, expected):
-    for name, text in limits.items():
+def test_the_hosts_memory_is_what_a_container_or_a_job_has_of_it(monkeypatch, tmp_path, limits, expected):
+    written = {f"sys/fs/cgroup/{name}": text for name, text in limits.items()}
+    written["proc/self/cgroup"] = "4:cpu,memory:/old/job_7\n1:name=systemd:/\n0::/slurm/job_7\n"
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
     monkeypatch.setattr(memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.get)
-    assert memory._host_memory() == expected
+    assert memory._host_memory(tmp_path) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Files of arrays: read as they were written, and nothing in them is executed."""
 
+import errno
 import hashlib
 import io
 import os
@@ -54,6 +55,23 @@ def test_files_are_written_listed_moved_and_removed(folder):
     folder.remove("never there")
     assert folder.names("") == ["a"]
     assert str(folder) == folder.location
+
+
+def test_a_folder_that_the_disk_cant_rename_is_copied(tmp_path, monkeypatch):
+    """An overlay refuses to rename a folder of its lower layer, such as one of a container's image."""
+    folder, rename = Folder(tmp_path), os.rename
+    folder.write("old/deep/two", b"2")
+    folder.write("old/seal", b"1")
+
+    def refuse(old, new):
+        if os.path.isdir(old):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    folder.move("old", "new", "seal")
+    assert folder.names("") == ["new"] and folder.tree("new") == ["deep/two", "seal"]
+    assert (folder.read("new/deep/two"), folder.read("new/seal")) == (b"2", b"1")
 
 
 def test_arrays_are_read_as_they_were_written(folder):

@@ -1,5 +1,6 @@
 """FedPer (Arivazhagan et al. 2019): personal layers, which clients never send."""
 
+import re
 from typing import Annotated, Any
 
 import jax
@@ -18,7 +19,9 @@ def fedper(
     *,
     personal_layers: Annotated[
         str,
-        Parameter(help="fedper: names of the personal layers, separated by commas; empty: last layer"),
+        Parameter(
+            help="fedper: names of the personal layers, separated by commas; empty: the last numbered one"
+        ),
     ] = "",
 ) -> Algorithm:
     """Keeps personal layers at every client and averages the other layers (Arivazhagan et al. 2019).
@@ -27,7 +30,8 @@ def fedper(
     data.
 
     Raises:
-      ValueError: the model has no named layers, lacks one of the given names, or all layers are named.
+      ValueError: the model has no named layers, lacks one of the given names, or all layers are named. Or no
+        layer is named, and the names do not tell which is the last.
     """
 
     def cut(params: Params) -> tuple[_Layers, _Layers]:
@@ -71,10 +75,20 @@ def _personal(layers: _Layers, names: str) -> list[str]:
     if unknown or len(set(asked)) == len(layers):
         allowed = ", ".join(layers)
         raise ValueError(f"personal_layers = {names!r}: must name some, but not all, of the layers {allowed}")
-    # The order of layers is that of the numbers in their names: Dense_10 comes after Dense_9.
-    return asked or [max(layers, key=_number)]
+    return asked or [_last(layers)]
 
 
-def _number(name: str) -> tuple[int, str]:
-    digits = "".join(character for character in name if character.isdigit())
-    return int(digits or -1), name
+def _last(layers: _Layers) -> str:
+    """Returns the name of the last layer, by the numbers in the names: layers_10 comes after layers_9.
+
+    The names must be one word with different numbers. Flax numbers layers without names of their own, such as
+    Dense_0, in the order in which they are made, which need not be that of the calls.
+    """
+    found = [re.fullmatch(r"([a-z].*?)(\d+)", str(name)) for name in layers]
+    numbers = {int(match[2]): name for match, name in zip(found, layers, strict=True) if match}
+    if len(numbers) < len(layers) or len({match[1] for match in found if match}) > 1:
+        raise ValueError(
+            'federated_algorithm = "fedper": the names of the layers do not tell which is the last. Set '
+            f"personal_layers to some of {', '.join(layers)}"
+        )
+    return numbers[max(numbers)]
