@@ -1,4 +1,4 @@
-"""Replaces files and folders atomically: each is stored completely or not at all."""
+"""Replaces files atomically, and moves folders."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def renamed_or_copied(old: str, new: str, seal: str) -> bool:
-    """Renames a folder, or copies it if its file system can't rename it, such as one of a container's image.
+    """Renames a folder. Copies it if the file system can't rename it, as in a container's image.
 
     Args:
       old: the present path of the folder.

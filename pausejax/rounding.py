@@ -1,4 +1,4 @@
-"""Rounds float32 results in a way that depends only on the operands, not on the code or on other runs."""
+"""Rounds float32 results independently of the surrounding code, and compares sums of rounded durations."""
 
 import jax
 import jax.numpy as jnp
@@ -28,3 +28,23 @@ def tree_sum(x: jax.Array) -> jax.Array:
             upper = jnp.concatenate([upper, jnp.zeros((1, *x.shape[1:]), x.dtype)])
         x = x[:half] + upper
     return x[0]
+
+
+_SPACING = 2.0**-22
+"""Twice the relative spacing of float32: the largest relative error of a sum of durations that is stored."""
+
+
+def reaches(elapsed: np.ndarray, limit: float) -> np.ndarray:
+    """Returns whether simulated times are `limit` or more, up to the rounding of durations to float32.
+
+    Ten rounds of 0.7 s last 6.9999999 s, because 0.7 is rounded; they reach 7 s. NaN reaches nothing.
+    """
+    return np.asarray(elapsed, np.float64) >= limit * (1 - _SPACING)
+
+
+def ends_by(elapsed: np.ndarray, limit: float) -> np.ndarray:
+    """Returns whether simulated times are `limit` or less, up to the rounding of durations to float32.
+
+    Nine rounds of 0.1 s last 0.90000001 s; they end by 0.9 s. NaN ends by no time.
+    """
+    return np.asarray(elapsed, np.float64) <= limit * (1 + _SPACING)

@@ -249,7 +249,9 @@ def test_joined_studies_are_not_saved_under_the_spec_of_the_first(result, tmp_pa
     other = result.assign_coords(
         study=("run", ["of other rounds"] * result.sizes["run"]), seed=result["seed"] + 9
     )
-    with pytest.raises(ValueError, match=r"differ in rounds, .*Compare them one by one\. Nothing was saved"):
+    with pytest.raises(
+        ValueError, match=r"differ in mode, rounds, .*Simulate all runs in one study\. Nothing was saved"
+    ):
         pausejax.save(xr.concat([result, other], "run"), tmp_path)
 
 

@@ -37,19 +37,19 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
 
 
 def refuse_joined(result: xr.Dataset) -> None:
-    """Checks that all runs may be of one study, and that the runs of a setting differ only in the seed.
+    """Checks that all runs have one value of `study`, and that the runs of a setting differ only in the seed.
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
     lengths, or settings that differ in a parameter that is no axis. A parameter that follows from an axis,
     such as a rate that depends on the data set, may differ between settings.
 
     Raises:
-      ValueError: runs are of unlike studies, or runs of one setting have different values of a parameter.
+      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter.
     """
     if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
         raise ValueError(
-            "result: holds runs of studies that differ in rounds, eval_every, stop_at_latency or files of "
-            "use. Such studies can't be joined. Compare them one by one"
+            "result: holds runs of studies that differ in mode, rounds, eval_every or stop_at_latency. Such "
+            "studies can't be joined. Simulate all runs in one study"
         )
     setting = ("policy", *axes_of(result))
     others = set(parameters_in(result)).difference(setting).intersection(map(str, result.coords))

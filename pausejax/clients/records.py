@@ -10,6 +10,7 @@ from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.variables import KEPT, OVERLAPPING, REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
+from pausejax.rounding import reaches
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
@@ -76,23 +77,13 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
 def running(segments: Sequence[Segment], positions: np.ndarray, stop_at_latency: float) -> np.ndarray:
     """Returns whether each run has not yet reached the simulated time `stop_at_latency`, bool [n].
 
-    Durations of rounds are rounded to float32: ten rounds of 0.7 s last 6.9999999 s. The limit is lowered by
-    the spacing of float32, so that these rounds reach 7 s.
-
-    Args:
-      segments: the rounds that were played, in order.
-      positions: int [n], distinct positions of runs in the batch.
-      stop_at_latency: the limit in seconds.
+    `positions`, int [n], are distinct positions of runs in the batch. `stop_at_latency` is in seconds.
     """
     elapsed = np.zeros(len(positions))
     for segment in segments:
         here, there = _places(segment, positions)
         elapsed[here] += segment.records["round_latency"][there].sum(axis=1, dtype=np.float64)
-    return elapsed < _lowered(stop_at_latency)
-
-
-def _lowered(stop_at_latency: float) -> float:
-    return stop_at_latency * (1 - 2.0**-23)
+    return ~reaches(elapsed, stop_at_latency)
 
 
 def _places(segment: Segment, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +129,7 @@ def finish(
             history[name] = history[name][:, evaluated - 1]
     last = _last_played(segments, positions)
     if study.stop_at_latency:
-        reached = history["elapsed"] >= _lowered(study.stop_at_latency)
+        reached = reaches(history["elapsed"], study.stop_at_latency)
         last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, last)
         for name, array in history.items():
             rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)

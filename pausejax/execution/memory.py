@@ -32,7 +32,7 @@ def device_memory() -> int:
 
 
 def _host_memory(root: Path = Path("/")) -> int:
-    """Returns the bytes of memory of the host, or of the smallest control group that holds this process."""
+    """Returns the bytes that this process may use: the host's, or its control groups' least limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in _limits(root):
         if file.is_file() and (text := file.read_text().strip()).isdecimal():

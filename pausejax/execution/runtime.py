@@ -14,14 +14,14 @@ _SETTINGS = {
     "jax_random_seed_offset": 0,
     "jax_enable_x64": False,
 }
-"""JAX's own defaults for the settings that change every random number or the precision, by name."""
+"""Default values of JAX's settings on which random numbers or the precision depend, by name."""
 
 
 def check_jax_settings() -> None:
-    """Checks that a run's numbers depend on its spec alone, not on JAX's settings in this process.
+    """Checks that JAX's settings for random numbers and the precision have their defaults.
 
     Raises:
-      SpecError: a setting differs from JAX's default, and would change random numbers or the precision.
+      SpecError: a setting has another value, which would change the numbers of equal runs.
     """
     for name, needed in _SETTINGS.items():
         if (value := getattr(jax.config, name, needed)) != needed:

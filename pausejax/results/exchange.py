@@ -1,7 +1,7 @@
 """Replaces a folder's result by a new one, and opens the result, also while it is replaced.
 
-A replacement takes two renames: the old result is moved aside, then the new one takes its place. Between the
-renames, and if the process is killed there, a reader finds the old result under its second name.
+A replacement takes two moves: the old result is moved aside, then the new one takes its place. Between the
+moves, and if the process is killed there, a reader finds the old result under its second name.
 """
 
 import time

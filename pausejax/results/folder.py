@@ -199,7 +199,7 @@ class Folder:
         Args:
           old: the present name of the folder.
           new: the new name of the folder, which must not exist.
-          seal: the file that marks the folder as complete. A copy copies it last and removes it first.
+          seal: the file that marks the folder as complete. In a copied folder it is written last.
         """
         if self.is_local:
             if not renamed_or_copied(self._inside(old), self._inside(new), seal):

@@ -34,7 +34,7 @@ _MEANINGS = {
     "algorithm": "registered name of the policy",
     "seed": "seed of the run",
     "identity": "hash of everything that the results of the run depend on",
-    "study": "hash of rounds, eval_every, stop_at_latency and the files of use",
+    "study": "hash of mode, rounds, eval_every and stop_at_latency",
     UNREAD: "parameters that the run does not read",
     "round": "number of the round, from 1",
     "eval_round": "round after which the model was evaluated",
@@ -86,13 +86,13 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     They are policy, algorithm, seed, identity, study, each parameter that some run reads, and the names of
     the parameters that the run does not read, whose values are placeholders.
     """
-    runs, common = plan.runs, json.dumps(plan.study.common_settings, sort_keys=True)
+    runs, extent = plan.runs, json.dumps(plan.study.extent, sort_keys=True)
     found: dict[str, np.ndarray] = {
         "policy": np.array([run.policy for run in runs]),
         "algorithm": np.array([run.algorithm for run in runs]),
         "seed": np.array([run.seed for run in runs], np.int64),
         "identity": np.array(plan.identities),
-        "study": np.full(len(runs), hashlib.sha256(common.encode()).hexdigest()[:16]),
+        "study": np.full(len(runs), hashlib.sha256(extent.encode()).hexdigest()[:16]),
     }
     fillings = {float: np.nan, int: -1, bool: False, str: "", File: ""}
     read = set().union(*(run.values for run in runs))
@@ -114,7 +114,7 @@ def varying(plan: Plan) -> list[str]:
 
 
 def empty_result(plan: Plan) -> xr.Dataset:
-    """Returns the result of a plan with empty variables, by which requests are checked before JAX starts."""
+    """Returns a plan's result with empty variables. With it, requests are checked before JAX starts."""
     empty = {
         name: (("run", *variable.dims), np.full((len(plan.runs), *(0 for _ in variable.dims)), variable.fill))
         for name, variable in plan.study.outputs.variables.items()

@@ -78,7 +78,7 @@ def _check(result: xr.Dataset) -> None:
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     try:
         soundness.check(result)
-        refuse_joined(result)  # the spec is that of the first study
+        refuse_joined(result)  # the saved spec is that of the first study, and must describe all runs
     except ValueError as error:
         raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)

@@ -74,6 +74,8 @@ def prepare(
             found = examine(folder, plan)
         found = found._replace(left_out=planned.left_out(plan, runs, found.in_result))
         played = is_played(folder)
+        if not played and not runs.keys() <= known:
+            _refuse_unfinished(folder, plan)
         if played and not (known <= runs.keys() or runs.keys() <= known):
             raise SpecError(
                 description.differences(
@@ -92,8 +94,6 @@ def prepare(
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
-    if not grows:
-        _refuse_unfinished(folder, plan)
     # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
         return Contents()
@@ -117,13 +117,12 @@ def checkpointed(folder: Folder) -> int:
 
 
 def _refuse_unfinished(folder: Folder, plan: Plan) -> None:
-    """Raises a SpecError if a study that the plan does not contain was killed and has a checkpoint here."""
-    if planned.runs(folder).keys() <= plan.known or is_played(folder):
-        return
+    """Raises a SpecError if the folder has a checkpoint, of a killed study with runs that the plan lacks."""
     if last := checkpointed(folder):
         lines = description.differences(folder, plan, "holds unfinished runs of another spec")
-        way_out = f"the checkpoint of these runs, up to round {last}. Remove it to give these rounds up"
-        raise SpecError([*lines, f"{folder}/{CHECKPOINTS}: {way_out}"])
+        same = ["The specs are equal, but a part or this release has changed"] if len(lines) == 1 else []
+        way_out = f"the checkpoint of these runs, up to round {last}. If no process plays, remove this folder"
+        raise SpecError([*lines, *same, f"{folder}/{CHECKPOINTS}: {way_out} to discard these rounds"])
 
 
 def _check_format(folder: Folder) -> None:
@@ -236,7 +235,7 @@ def _remove_sources(folder: Folder, found: Contents, in_result: frozenset[str], 
     for name in found.removable:
         folder.remove(name)
     if locked:
-        _tidy_up(folder)
+        _tidy_up(folder, keeps_checkpoints=not planned.runs(folder).keys() <= in_result)
     else:
         folder.remove(PLAYING)  # without locks the lock file is not needed
     for name in (PARTS, CHECKPOINTS):
@@ -261,7 +260,7 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
         folder.remove(partial, manifest.NAME)
 
 
-def _tidy_up(folder: Folder) -> None:
+def _tidy_up(folder: Folder, *, keeps_checkpoints: bool) -> None:
     """Removes files of killed processes: partial files, and the checkpoints of their pieces.
 
     The caller must hold the lock of the process that builds the result. Files of running processes and files
@@ -279,7 +278,7 @@ def _tidy_up(folder: Folder) -> None:
             for name in folder.names(""):
                 if _PARTIAL.search(name) or name.startswith(MARK):
                     folder.remove(name)
-            if not part_names(folder):  # no batch is unfinished, so the checkpoints are of other batches
+            if not keeps_checkpoints and not part_names(folder):
                 for name in filter(_PIECE.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")
             folder.remove(PLAYING)

@@ -10,6 +10,7 @@ import numpy as np
 
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
+from pausejax.rounding import ends_by
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.space import Setting
 from pausejax.spelling import nearest
@@ -205,7 +206,9 @@ def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
 def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
     if goal.by_latency:
-        return (elapsed <= goal.horizon).sum(axis=1)  # NaN marks rounds after the last one, and is left out
+        return ends_by(elapsed, goal.horizon).sum(
+            axis=1
+        )  # NaN marks rounds after the last one, and is left out
     return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 

@@ -21,6 +21,7 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.results import labels
 from pausejax.results.stores import FolderStore, MemoryStore, Store
+from pausejax.rounding import reaches
 from pausejax.searches import search_file
 from pausejax.searches.goal import Goal, Trial, figures_at, goal_of
 from pausejax.searches.options import SearchOptions, check, with_horizon
@@ -197,7 +198,7 @@ def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Seq
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]
     played = int((~np.isnan(elapsed)).sum())
-    short = goal.by_latency and bool(np.nanmax(elapsed, axis=1).min() < goal.horizon)
+    short = goal.by_latency and not reaches(np.nanmax(elapsed, axis=1), goal.horizon).all()
     return Trial(*question, goal.score(figures), figures, played, short)
 
 

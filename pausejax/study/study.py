@@ -150,16 +150,10 @@ class Study:
         return {place: digest for place, digest in found.items() if digest}
 
     @property
-    def common_settings(self) -> dict[str, Any]:
-        """The settings, apart from parameters, that all runs share and that change their numbers, by name."""
-        return {
-            **({"stop_at_latency": self.stop_at_latency} if self.stop_at_latency else {}),
-            "format": FORMAT,
-            "mode": self.mode,
-            "rounds": self.rounds,
-            "eval_every": self.eval_every,
-            "use": sorted(source.digest for source in self.parts.sources),
-        }
+    def extent(self) -> dict[str, Any]:
+        """The keys of the spec that are no parameters and that set what and how long runs record, by name."""
+        limit = {"stop_at_latency": self.stop_at_latency} if self.stop_at_latency else {}
+        return {"mode": self.mode, "rounds": self.rounds, "eval_every": self.eval_every, **limit}
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
@@ -175,16 +169,16 @@ class Study:
         }
         outside = [digest for place, digest in self.outsiders.items() if place in used]
         known, declared = self.words.parameters, self.words.declared_names(values)
-        common = self.common_settings
         document = {
-            **common,
+            **self.extent,
+            "format": FORMAT,
             "algorithm": algorithm,
             "values": {
                 declared[name]: self.files.get(value, value) if isinstance(value, File) else value
                 for name, value in values.items()
                 if not (known[name].added and value == known[name].default)
             },
-            "use": sorted([*common["use"], *outside]),
+            "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
         # A feature that is off is left out. So identities of earlier releases without the feature stay valid.
         for key in ("selection_gap", "expected_regret", "client_metrics", "keep_models", "quantities"):

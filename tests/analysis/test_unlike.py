@@ -242,7 +242,7 @@ def test_results_of_unlike_lengths_are_not_averaged():
         both = xr.concat([first, other], "run", join="outer")
         for asked in (lambda r: pausejax.summary(r, ["elapsed"]), lambda r: analysis.best(r, "elapsed")):
             with pytest.raises(
-                ValueError, match="studies that differ in rounds, eval_every, stop_at_latency"
+                ValueError, match="studies that differ in mode, rounds, eval_every or stop_at"
             ):
                 asked(both)
     more = pausejax.simulate("random", rounds=5, seeds=[2, 3], **study)

@@ -1,5 +1,6 @@
 """Several processes at work on one folder: nobody takes away what another one has in flight."""
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -74,16 +75,29 @@ def test_another_spec_is_refused_where_a_killed_study_has_a_checkpoint(tmp_path)
     state = f"checkpoints/{CHUNK}/state-3.npz"
     folder.write(state, b"of a killed process")
     for plan, line in (other, "+rounds = 9"), (NARROW, "+seeds = 2"):
-        for ask in study_folder.prepare, study_folder.checked_contents:
-            with pytest.raises(SpecError) as refused:
-                ask(folder, plan)
-            first, *_, last = refused.value.problems
-            assert "holds unfinished runs of another spec" in first and line in refused.value.problems
-            assert "checkpoints: the checkpoint of these runs, up to round 3. Remove it" in last
+        with pytest.raises(SpecError) as refused:
+            study_folder.prepare(folder, plan)
+        first, *_, last = refused.value.problems
+        assert "holds unfinished runs of another spec" in first and line in refused.value.problems
+        assert "checkpoints: the checkpoint of these runs, up to round 3. If no process plays, remove" in last
     assert folder.exists(state)
     study_folder.prepare(folder, make(seeds=5))  # which has all runs of the killed study
     folder.remove("checkpoints")
     study_folder.prepare(folder, other)
+
+
+def test_a_narrow_study_that_ends_last_keeps_the_checkpoint_of_a_wide_one(tmp_path):
+    """The narrow study began while the wide one was being played, so it was not refused."""
+    folder, state = Folder(tmp_path), f"checkpoints/{CHUNK}/state-3.npz"
+    with contextlib.ExitStack() as wide:
+        study_folder.prepare(folder, WIDE, begun=wide)
+        folder.write(state, b"of a process that is stopped")
+        study_folder.prepare(folder, NARROW)
+    write_all(folder, NARROW)
+    assert study_folder.build_if_complete(folder, NARROW) == 0 and folder.exists(state)
+    write_all(folder, WIDE)
+    assert study_folder.build_if_complete(folder, WIDE) == 0 and not folder.exists(state)
+    check(tmp_path, WIDE)
 
 
 def test_a_part_that_is_written_while_another_study_ends_is_there(tmp_path, monkeypatch):

@@ -209,6 +209,23 @@ def test_a_time_that_the_rounds_do_not_reach_is_said():
     assert all(trial.short for trial in played.trials)
 
 
+@pytest.mark.parametrize(("deadline", "seconds", "rounds"), [(0.7, 6.3, 9), (0.1, 0.9, 9), (0.3, 3.0, 10)])
+def test_the_rounds_up_to_a_decimal_time_count(deadline, seconds, rounds):
+    """Durations are rounded to float32, so their sum may lie on either side of the time."""
+    slow = {"min_latency": 0.95, "fast_latency": 1.0, "slow_latency": 1.5}
+    document = {
+        **BANDIT,
+        "rounds": 30,
+        "network": {**BANDIT["network"], **slow, "ending": "deadline", "round_deadline": deadline},
+        "policy": [{"name": "random"}],
+        "reward": {"privacy_weight": [1.0, 5.0]},
+    }
+    played = play(document, BALANCE._replace(metrics=("elapsed",), at_latency=seconds, trials=2))
+    for trial in played.trials:
+        np.testing.assert_allclose(trial.figures, rounds * deadline, rtol=1e-6)
+        assert trial.rounds == 2 * rounds and not trial.short
+
+
 def test_lists_that_are_zipped_go_together():
     document = {
         **BANDIT,

@@ -19,9 +19,7 @@ def fedper(
     *,
     personal_layers: Annotated[
         str,
-        Parameter(
-            help="fedper: names of the personal layers, separated by commas; empty: the last numbered one"
-        ),
+        Parameter(help="fedper: names of the personal layers, separated by commas; empty: the last layer"),
     ] = "",
 ) -> Algorithm:
     """Keeps personal layers at every client and averages the other layers (Arivazhagan et al. 2019).
@@ -30,8 +28,8 @@ def fedper(
     data.
 
     Raises:
-      ValueError: the model has no named layers, lacks one of the given names, or all layers are named. Or no
-        layer is named, and the names do not tell which is the last.
+      ValueError: the model has no named layers, lacks one of the given names, or all layers are named. Or
+        `personal_layers` is empty, and the layers' names do not tell which is the last.
     """
 
     def cut(params: Params) -> tuple[_Layers, _Layers]:
@@ -81,8 +79,9 @@ def _personal(layers: _Layers, names: str) -> list[str]:
 def _last(layers: _Layers) -> str:
     """Returns the name of the last layer, by the numbers in the names: layers_10 comes after layers_9.
 
-    The names must be one word with different numbers. Flax numbers layers without names of their own, such as
-    Dense_0, in the order in which they are made, which need not be that of the calls.
+    All names must begin with the same word in lower case and end with different numbers. Flax numbers layers
+    without names of their own, such as Dense_0, in the order in which they are made. The order of the calls
+    may be another.
     """
     found = [re.fullmatch(r"([a-z].*?)(\d+)", str(name)) for name in layers]
     numbers = {int(match[2]): name for match, name in zip(found, layers, strict=True) if match}
