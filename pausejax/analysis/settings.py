@@ -52,7 +52,7 @@ def refuse_joined(result: xr.Dataset) -> None:
             "studies can't be joined. Simulate all runs in one study"
         )
     setting = ("policy", *axes_of(result))
-    others = set(parameters_in(result)).difference(setting).intersection(map(str, result.coords))
+    others = {*parameters_in(result), "sources"}.difference(setting).intersection(map(str, result.coords))
     for name in sorted(others):
         values = result[name].values
         if not values.size or (values == values[0]).all():

@@ -106,10 +106,17 @@ def _check_arrays(result: "xr.Dataset") -> None:
 
 
 def _check_runs(result: "xr.Dataset") -> None:
-    labels = {"policy": "UT", "algorithm": "UT", "identity": "UT", "seed": "iu", "study": "UT"}
+    labels = {
+        "policy": "UT",
+        "algorithm": "UT",
+        "identity": "UT",
+        "seed": "iu",
+        "study": "UT",
+        "sources": "UT",
+    }
     for name in dict.fromkeys((*labels, *schema.read(result, "axes"), *schema.read(result, "parameters"))):
         if name not in result.coords:
-            if name in labels and name != "study":
+            if name in labels and name not in ("study", "sources"):
                 raise ValueError(f"result: must have the coordinate {name}, but lacks it")
             continue
         column = result[name]

@@ -35,6 +35,7 @@ _MEANINGS = {
     "seed": "seed of the run",
     "identity": "hash of everything that the results of the run depend on",
     "study": "hash of mode, rounds, eval_every and stop_at_latency",
+    "sources": "hash of the run's files and parts from outside the package",
     UNREAD: "parameters that the run does not read",
     "round": "number of the round, from 1",
     "eval_round": "round after which the model was evaluated",
@@ -83,8 +84,7 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     """Returns the coordinates of the dimension `run`, one entry for each run of the plan.
 
-    They are policy, algorithm, seed, identity, study, each parameter that some run reads, and the names of
-    the parameters that the run does not read, whose values are placeholders.
+    The values of the parameters that a run does not read are placeholders.
     """
     runs, extent = plan.runs, json.dumps(plan.study.extent, sort_keys=True)
     found: dict[str, np.ndarray] = {
@@ -93,6 +93,7 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
         "seed": np.array([run.seed for run in runs], np.int64),
         "identity": np.array(plan.identities),
         "study": np.full(len(runs), hashlib.sha256(extent.encode()).hexdigest()[:16]),
+        "sources": np.array([run.sources for run in runs]),
     }
     fillings = {float: np.nan, int: -1, bool: False, str: "", File: ""}
     read = set().union(*(run.values for run in runs))

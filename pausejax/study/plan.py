@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pausejax.parts import File
 from pausejax.study.axes import points
 from pausejax.study.runs import Group, Run
 from pausejax.study.study import Plan, PolicySpec, Study
@@ -32,19 +33,26 @@ def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
     """Groups runs by the values that define their programs, and gives each run its identity."""
     groups: dict[Any, list[Run]] = {}
     # Runs that differ only in the seed have the same `values` object, which is a point of the axes. The
-    # settings and `program_key` of each point are computed once.
-    of_point: dict[int, tuple[str, Any]] = {}
+    # settings, `program_key` and sources of each point are computed once.
+    of_point: dict[int, tuple[str, Any, str]] = {}
     identified = []
     for run in runs:
         if id(run.values) not in of_point:
             settings = study.settings(run.algorithm, run.values)
-            of_point[id(run.values)] = settings, program_key(study, run.algorithm, run.values)
-        settings, key = of_point[id(run.values)]
+            key = program_key(study, run.algorithm, run.values)
+            of_point[id(run.values)] = settings, key, _sources(study, run.algorithm, run.values)
+        settings, key, sources = of_point[id(run.values)]
         identity = hashlib.sha256(f"{settings}{run.seed}".encode()).hexdigest()[:16]
-        identified.append(dataclasses.replace(run, identity=identity))
+        identified.append(dataclasses.replace(run, identity=identity, sources=sources))
         groups.setdefault(key, []).append(identified[-1])
     made = (Group(_name(key), key[0], dict(key[1]), tuple(own)) for key, own in groups.items())
     return Plan(study, tuple(identified), tuple(made))
+
+
+def _sources(study: Study, algorithm: str, values: Mapping[str, Any]) -> str:
+    files = [study.files[value] for value in values.values() if isinstance(value, File)]
+    found = study.code(algorithm, values) + files
+    return hashlib.sha256(" ".join(found).encode()).hexdigest()[:16] if found else ""
 
 
 def _name(key: tuple[Any, ...]) -> str:

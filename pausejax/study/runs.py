@@ -22,6 +22,11 @@ class Run:
     Two labels with equal settings have runs with equal identities. The hash covers neither the layout nor the
     versions of libraries, which change the last bits of floats. `plan.plan_of` sets it.
     """
+    sources: str = ""
+    """Hash of the files and of the parts of one's own that the run uses; "" if it uses none.
+
+    `plan.plan_of` sets it.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

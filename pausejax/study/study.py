@@ -155,12 +155,8 @@ class Study:
         limit = {"stop_at_latency": self.stop_at_latency} if self.stop_at_latency else {}
         return {"mode": self.mode, "rounds": self.rounds, "eval_every": self.eval_every, **limit}
 
-    def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
-        """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
-
-        A file counts by its content, not by its name. These files count: files that parameters name, all
-        files of `use`, and the files of other parts from outside the package that the run uses.
-        """
+    def code(self, algorithm: str, values: Mapping[str, Any]) -> list[str]:
+        """Returns the digests of all files of `use`, and of the other parts of one's own that a run uses."""
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {
             *named.items(),
@@ -168,6 +164,13 @@ class Study:
             *(("quantity", n) for n in self.quantities),
         }
         outside = [digest for place, digest in self.outsiders.items() if place in used]
+        return sorted([*(source.digest for source in self.parts.sources), *outside])
+
+    def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
+        """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
+
+        A file counts by its content, not by its name: files that parameters name, and those of `code`.
+        """
         known, declared = self.words.parameters, self.words.declared_names(values)
         document = {
             **self.extent,
@@ -178,7 +181,7 @@ class Study:
                 for name, value in values.items()
                 if not (known[name].added and value == known[name].default)
             },
-            "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
+            "use": self.code(algorithm, values),
         }
         # A feature that is off is left out. So identities of earlier releases without the feature stay valid.
         for key in ("selection_gap", "expected_regret", "client_metrics", "keep_models", "quantities"):

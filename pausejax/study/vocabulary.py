@@ -30,6 +30,7 @@ COORDINATES = (
     "seed",
     "identity",
     "study",
+    "sources",
 )
 """Names of dimensions and coordinates of results, besides parameters."""
 RESERVED = frozenset(

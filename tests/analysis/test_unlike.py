@@ -258,3 +258,20 @@ def test_a_way_out_by_values_is_named_for_axes_alone():
         with pytest.raises(UnlikeMeaning, match="not comparable between runs with different α") as mistake:
             refuse_unlike(figures.assign_attrs(axes=json.dumps(axes)), "cumulative_regret", values)
         assert mistake.value.is_axis == is_axis == ("per='generalization_weight'" in str(mistake.value))
+
+
+def test_results_of_changed_files_are_not_averaged(tmp_path):
+    """A parameter names a file by its path, which stays the same."""
+    file = tmp_path / "latencies.csv"
+    study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2}
+    traced = {**study, "latency": "trace", "trace_file": str(file)}
+    found = []
+    for seeds, seconds in ([0, 1], 1.0), ([2, 3], 3.0), ([4, 5], 1.0):
+        np.savetxt(file, np.full((3, 4), seconds), delimiter=",")
+        found.append(pausejax.simulate("random", seeds=seeds, **traced))
+    first, changed, again = found
+    with pytest.raises(ValueError, match=r"'random' differ in sources \(\w+, \w+\), which is no axis"):
+        pausejax.summary(xr.concat([first, changed], "run"), ["elapsed"])
+    assert analysis.mean_ci(xr.concat([first, again], "run"), "elapsed")["mean"].values == 5
+    plain = pausejax.simulate("random", seeds=[2, 3], **study)
+    assert set(first["sources"].values) != {""} == set(plain["sources"].values)
