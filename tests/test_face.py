@@ -239,7 +239,7 @@ def test_a_folder_with_other_runs_is_left_alone(result, tmp_path):
     (tmp_path / "other" / "parts" / "0123456789abcdef.npz").write_bytes(b"")
     killed = tmp_path / "killed" / "checkpoints" / "0123456789abcdef"
     killed.mkdir(parents=True)
-    (killed / "state-25.npz").write_bytes(b"")
+    Folder(killed).write_arrays("state-25.npz", {"identity": np.array(["of another study"])})
     for folder in ("other", "killed"):
         with pytest.raises(ValueError, match="holds an unfinished study"):
             pausejax.save(result, tmp_path / folder)

@@ -3,15 +3,22 @@
 These are the spec, the digests and copies of the files that the runs depend on, and the labels of the runs.
 """
 
+import contextlib
 import difflib
+import re
 from collections.abc import Collection, Sequence
 
 from pausejax.results import labels, planned
 from pausejax.results.contents import Contents
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan
 
+CHECKPOINTS = "checkpoints"
+PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
+"""The names of what the folder of checkpoints contains."""
+_STATE = re.compile(r"state-(\d+)\.npz")
 SPEC = "spec.toml"
 FILES = "files.json"
 """The name of the file with the digests of the files on which the runs depend."""
@@ -67,4 +74,36 @@ def refuse_foreign(folder: Folder, plan: Plan, found: Contents) -> None:
         raise OSError(
             f"{folder}: runs of this spec are missing, and runs of another spec are in {', '.join(others)}. "
             "All shards must have one spec. To continue with this spec, remove these files and run it again"
+        )
+
+
+def checkpoints_of_others(folder: Folder, known: Collection[str]) -> dict[str, int]:
+    """Returns the last round of each checkpoint with a run that is not in `known`, by its folder.
+
+    Damaged checkpoints are left out.
+    """
+    found = {}
+    for place in (f"{CHECKPOINTS}/{name}" for name in filter(PIECE.fullmatch, folder.names(CHECKPOINTS))):
+        rounds = [int(match[1]) for name in folder.names(place) if (match := _STATE.fullmatch(name))]
+        for last in sorted(rounds, reverse=True):
+            with contextlib.suppress(KeyError, OSError, ValueError):
+                identities = folder.read_arrays(f"{place}/state-{last}.npz")["identity"].tolist()
+                if not frozenset(known).issuperset(identities):
+                    found[place] = last
+                break
+    return found
+
+
+def refuse_unfinished(folder: Folder, plan: Plan) -> None:
+    """Raises a SpecError if the folder has a checkpoint of a killed study, with runs that the plan lacks."""
+    if others := checkpoints_of_others(folder, plan.known):
+        lines = differences(folder, plan, "holds unfinished runs of another spec")
+        same = ["The specs are equal, but a part or this release has changed"] if len(lines) == 1 else []
+        way_out = "If no process plays, remove this folder to discard these rounds"
+        raise SpecError(
+            [
+                *lines,
+                *same,
+                *(f"{folder}/{o}: the runs up to round {n}. {way_out}" for o, n in others.items()),
+            ]
         )

@@ -14,7 +14,7 @@ from pausejax.analysis import schema, soundness
 from pausejax.analysis.eval_times import EVAL_ELAPSED
 from pausejax.analysis.per_run import run_blocks
 from pausejax.analysis.settings import refuse_joined
-from pausejax.results import blocks, exchange, manifest, study_folder
+from pausejax.results import blocks, description, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
 from pausejax.study.study import FORMAT
@@ -138,7 +138,7 @@ def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     Raises:
       ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
     """
-    if folder.names(study_folder.PARTS) or study_folder.checkpointed(folder):
+    if folder.names(study_folder.PARTS) or description.checkpoints_of_others(folder, identities):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.result_name(folder) is None:
         return

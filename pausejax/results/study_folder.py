@@ -18,7 +18,9 @@ from pausejax.analysis import schema
 from pausejax.results import blocks, contents, description, labels, manifest, planned
 from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
+from pausejax.results.description import CHECKPOINTS as CHECKPOINTS
 from pausejax.results.description import FILES as FILES
+from pausejax.results.description import PIECE
 from pausejax.results.description import SPEC as SPEC
 from pausejax.results.description import USED as USED
 from pausejax.results.exchange import LABELS, REPLACED, replace, result_name
@@ -33,14 +35,11 @@ from pausejax.results.snapshot import described, opened
 from pausejax.study.spec import SpecError
 from pausejax.study.study import FORMAT, Plan
 
-CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 """The lock of the process that builds a result. Processes that read finished runs share this lock."""
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""
-_PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
-_STATE = re.compile(r"state-(\d+)\.npz")
 
 
 def prepare(
@@ -74,8 +73,8 @@ def prepare(
             found = examine(folder, plan)
         found = found._replace(left_out=planned.left_out(plan, runs, found.in_result))
         played = is_played(folder)
-        if not played and not runs.keys() <= known:
-            _refuse_unfinished(folder, plan)
+        if not played and not (runs and runs.keys() <= known):  # without labels, they may be of any study
+            description.refuse_unfinished(folder, plan)
         if played and not (known <= runs.keys() or runs.keys() <= known):
             raise SpecError(
                 description.differences(
@@ -107,22 +106,6 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
             )
         )
     return found
-
-
-def checkpointed(folder: Folder) -> int:
-    """Returns the last round of which the folder has a checkpoint; 0 if it has none."""
-    pieces = filter(_PIECE.fullmatch, folder.names(CHECKPOINTS))
-    states = (name for piece in pieces for name in folder.names(f"{CHECKPOINTS}/{piece}"))
-    return max((int(found[1]) for name in states if (found := _STATE.fullmatch(name))), default=0)
-
-
-def _refuse_unfinished(folder: Folder, plan: Plan) -> None:
-    """Raises a SpecError if the folder has a checkpoint, of a killed study with runs that the plan lacks."""
-    if last := checkpointed(folder):
-        lines = description.differences(folder, plan, "holds unfinished runs of another spec")
-        same = ["The specs are equal, but a part or this release has changed"] if len(lines) == 1 else []
-        way_out = f"the checkpoint of these runs, up to round {last}. If no process plays, remove this folder"
-        raise SpecError([*lines, *same, f"{folder}/{CHECKPOINTS}: {way_out} to discard these rounds"])
 
 
 def _check_format(folder: Folder) -> None:
@@ -279,7 +262,7 @@ def _tidy_up(folder: Folder, *, keeps_checkpoints: bool) -> None:
                 if _PARTIAL.search(name) or name.startswith(MARK):
                     folder.remove(name)
             if not keeps_checkpoints and not part_names(folder):
-                for name in filter(_PIECE.fullmatch, folder.names(CHECKPOINTS)):
+                for name in filter(PIECE.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")
             folder.remove(PLAYING)
 

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -68,30 +69,47 @@ def test_checkpoints_and_half_written_parts_of_whoever_plays_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
 
 
-def test_another_spec_is_refused_where_a_killed_study_has_a_checkpoint(tmp_path):
+def checkpoint(folder, plan):
+    """A checkpoint of all runs of a plan, after round 3."""
+    folder.write_arrays(f"checkpoints/{CHUNK}/state-3.npz", {"identity": np.array(plan.identities)})
+    return f"checkpoints/{CHUNK}/state-3.npz"
+
+
+@pytest.mark.parametrize("labels", ["whole", "damaged"])
+def test_another_spec_is_refused_where_a_killed_study_has_a_checkpoint(tmp_path, labels):
     """No run of the killed study is finished, so its checkpoint is all that it has."""
     folder, other = Folder(tmp_path), make(seeds=4, rounds=9)
     study_folder.prepare(folder, WIDE)
-    state = f"checkpoints/{CHUNK}/state-3.npz"
-    folder.write(state, b"of a killed process")
+    state = checkpoint(folder, WIDE)
+    if labels == "damaged":
+        folder.write("labels.npz", b"")
     for plan, line in (other, "+rounds = 9"), (NARROW, "+seeds = 2"):
         with pytest.raises(SpecError) as refused:
             study_folder.prepare(folder, plan)
         first, *_, last = refused.value.problems
         assert "holds unfinished runs of another spec" in first and line in refused.value.problems
-        assert "checkpoints: the checkpoint of these runs, up to round 3. If no process plays, remove" in last
+        assert f"checkpoints/{CHUNK}: the runs up to round 3. If no process plays, remove this" in last
     assert folder.exists(state)
     study_folder.prepare(folder, make(seeds=5))  # which has all runs of the killed study
     folder.remove("checkpoints")
     study_folder.prepare(folder, other)
 
 
+def test_a_study_goes_on_after_an_extension_that_never_began(tmp_path):
+    folder = Folder(tmp_path)
+    study_folder.prepare(folder, NARROW)
+    state = checkpoint(folder, NARROW)
+    study_folder.prepare(folder, WIDE)  # begun by mistake, and stopped before its first checkpoint
+    study_folder.prepare(folder, NARROW)
+    assert folder.exists(state)
+
+
 def test_a_narrow_study_that_ends_last_keeps_the_checkpoint_of_a_wide_one(tmp_path):
     """The narrow study began while the wide one was being played, so it was not refused."""
-    folder, state = Folder(tmp_path), f"checkpoints/{CHUNK}/state-3.npz"
+    folder = Folder(tmp_path)
     with contextlib.ExitStack() as wide:
         study_folder.prepare(folder, WIDE, begun=wide)
-        folder.write(state, b"of a process that is stopped")
+        state = checkpoint(folder, WIDE)
         study_folder.prepare(folder, NARROW)
     write_all(folder, NARROW)
     assert study_folder.build_if_complete(folder, NARROW) == 0 and folder.exists(state)
