@@ -30,8 +30,8 @@ def tree_sum(x: jax.Array) -> jax.Array:
     return x[0]
 
 
-_SPACING = 2.0**-22
-"""Twice the relative spacing of float32: the largest relative error of a sum of durations that is stored."""
+SPACING = 2.0**-22
+"""Twice the relative spacing of float32. A stored mean, or a stored sum of durations, has no larger error."""
 
 
 def reaches(elapsed: np.ndarray, limit: float) -> np.ndarray:
@@ -39,7 +39,7 @@ def reaches(elapsed: np.ndarray, limit: float) -> np.ndarray:
 
     Ten rounds of 0.7 s last 6.9999999 s, because 0.7 is rounded; they reach 7 s. NaN reaches nothing.
     """
-    return np.asarray(elapsed, np.float64) >= limit * (1 - _SPACING)
+    return np.asarray(elapsed, np.float64) >= limit * (1 - SPACING)
 
 
 def ends_by(elapsed: np.ndarray, limit: float) -> np.ndarray:
@@ -47,4 +47,4 @@ def ends_by(elapsed: np.ndarray, limit: float) -> np.ndarray:
 
     Nine rounds of 0.1 s last 0.90000001 s; they end by 0.9 s. NaN ends by no time.
     """
-    return np.asarray(elapsed, np.float64) <= limit * (1 + _SPACING)
+    return np.asarray(elapsed, np.float64) <= limit * (1 + SPACING)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
-from pausejax.rounding import ends_by
+from pausejax.rounding import SPACING, ends_by
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.space import Setting
 from pausejax.spelling import nearest
@@ -36,11 +36,13 @@ class Constraint(NamedTuple):
     def violation(self, value: float) -> float:
         """Returns by how much a value breaks the bound: 0 if the value keeps the bound, inf if it is NaN.
 
-        The result is relative to the bound, or absolute if the bound is 0.
+        The result is relative to the bound, or absolute if the bound is 0. A value keeps a bound that it
+        equals up to float32 rounding: a share of 0.95 is stored as 0.94999999.
         """
         if np.isnan(value):
             return np.inf
-        return max(_SIGN[self.relation](value, self.bound), 0.0) / (abs(self.bound) or 1.0)
+        excess = _SIGN[self.relation](value, self.bound) / (abs(self.bound) or 1.0)
+        return excess if excess > SPACING else 0.0
 
 
 class Score(NamedTuple):

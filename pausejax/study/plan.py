@@ -50,8 +50,8 @@ def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
 
 
 def _sources(study: Study, algorithm: str, values: Mapping[str, Any]) -> str:
-    files = [study.files[value] for value in values.values() if isinstance(value, File)]
-    found = study.code(algorithm, values) + files
+    named = (value for value in values.values() if isinstance(value, File))
+    found = study.code(algorithm, values) + [study.files[file] for file in named if file in study.files]
     return hashlib.sha256(" ".join(found).encode()).hexdigest()[:16] if found else ""
 
 

@@ -3,8 +3,19 @@
 import math
 
 import numpy as np
+import pytest
 
 from pausejax.searches.goal import Constraint, Goal, Score
+
+
+@pytest.mark.parametrize(
+    ("relation", "bound"), [(">=", 0.95), (">=", 0.7), ("<=", 0.9), ("<=", 20.1), ("<=", -0.1), (">=", 0.0)]
+)
+def test_a_value_that_equals_a_bound_up_to_rounding_keeps_it(relation, bound):
+    constraint, beyond = Constraint("any", relation, bound), -1 if relation == ">=" else 1
+    for value in np.nextafter(np.float32(bound), np.array([-np.inf, np.inf], np.float32)):
+        assert constraint.violation(float(value)) == constraint.violation(float(np.float32(bound))) == 0
+    assert constraint.violation(bound + beyond * 1e-5) == pytest.approx(1e-5 / (abs(bound) or 1))
 
 
 def test_a_score_is_of_means_turned_so_that_more_is_better():
