@@ -40,11 +40,13 @@ def refuse_joined(result: xr.Dataset) -> None:
     """Checks that all runs have one value of `study`, and that the runs of a setting differ only in the seed.
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
-    lengths, or settings that differ in a parameter that is no axis. A parameter that follows from an axis,
-    such as a rate that depends on the data set, may differ between settings.
+    lengths, or runs of one policy that differ in a parameter that is no axis, in a file or in own code.
+    A parameter that follows from an axis, such as a rate that depends on the data set, may differ between
+    settings.
 
     Raises:
-      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter.
+      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter or in
+        `sources`.
     """
     if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
         raise ValueError(

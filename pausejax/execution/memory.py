@@ -41,7 +41,7 @@ def _host_memory(root: Path = Path("/")) -> int:
 
 
 def _limits(root: Path) -> Iterator[Path]:
-    """Yields the files that may limit the memory of this process: of its control group and all above it."""
+    """Yields the files with memory limits of this process's control group and of all groups above it."""
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, group = line.split(":", 2)

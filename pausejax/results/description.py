@@ -17,7 +17,7 @@ from pausejax.study.study import Plan
 
 CHECKPOINTS = "checkpoints"
 PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
-"""The names of what the folder of checkpoints contains."""
+"""Pattern of the names of checkpoints, which are folders, and of their lease files."""
 _STATE = re.compile(r"state-(\d+)\.npz")
 SPEC = "spec.toml"
 FILES = "files.json"

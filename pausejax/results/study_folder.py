@@ -248,6 +248,10 @@ def _tidy_up(folder: Folder, *, keeps_checkpoints: bool) -> None:
 
     The caller must hold the lock of the process that builds the result. Files of running processes and files
     that do not belong to a study are kept.
+
+    Args:
+      folder: the folder of the study.
+      keeps_checkpoints: whether planned runs are missing, so that a checkpoint may still be continued.
     """
     for name in folder.names(""):
         if name.startswith(".") and name.endswith(".partial"):

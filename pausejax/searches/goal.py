@@ -208,9 +208,8 @@ def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
 def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
     if goal.by_latency:
-        return ends_by(elapsed, goal.horizon).sum(
-            axis=1
-        )  # NaN marks rounds after the last one, and is left out
+        # NaN marks rounds after the last one, and is left out.
+        return ends_by(elapsed, goal.horizon).sum(axis=1)
     return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 

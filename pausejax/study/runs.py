@@ -23,10 +23,7 @@ class Run:
     versions of libraries, which change the last bits of floats. `plan.plan_of` sets it.
     """
     sources: str = ""
-    """Hash of the files and of the parts of one's own that the run uses; "" if it uses none.
-
-    `plan.plan_of` sets it.
-    """
+    """Hash of the user's files and parts that the run uses; "" if it uses none. `plan.plan_of` sets it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -169,7 +169,7 @@ class Study:
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
 
-        A file counts by its content, not by its name: files that parameters name, and those of `code`.
+        Files that parameters name, and those of `code`, count by their content and not by their names.
         """
         known, declared = self.words.parameters, self.words.declared_names(values)
         document = {
