@@ -137,7 +137,8 @@ def _selection_gap(grid: Grid) -> Chart:
     cells = [(cell.title, [(line, explored(line)) for line in cell.lines]) for cell in grid.panels]
     what = (
         f"Exact maximum of (14) minus the value of (14) for the selected cohort, as a trailing mean of "
-        f"{_GAP_ROUNDS} rounds. A line begins when all of its runs have explored all clients"
+        f"{_GAP_ROUNDS} rounds. A line has the rounds in which all of its runs have explored all available "
+        "clients"
     )
     y = Axis(metric.meaning, zero=True)
     return mean_chart("selection_gap_vs_round", what, cells, grid, AXES["round"], y)
