@@ -36,6 +36,13 @@ def test_tiny_values_are_told_apart(made):
     assert analysis.select(tiny, gamma=3e-10)["elapsed"].values.tolist() == [2]
 
 
+def test_a_value_matches_up_to_the_rounding_of_float32_only(made):
+    found = analysis.select(made, gamma=0.1)["elapsed"].values.tolist()  # stored as float32, 1.5e-8 too large
+    assert found == [0, 2, 4, 5]  # run 4 has no γ
+    with pytest.raises(ValueError, match=r"gamma = 0.1000005: no run has this value"):
+        analysis.select(made, gamma=0.1000005)
+
+
 def test_of_many_values_that_are_there_five_are_named():
     rng = np.random.default_rng(0)
     sampled = xr.Dataset(
