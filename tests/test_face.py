@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax import api
+from pausejax import analysis, api
 from pausejax.commands import main as cli
 from pausejax.parts import PartError
 from pausejax.results.folder import Folder
@@ -112,7 +112,8 @@ def test_charts_show_themselves(result):
 
 
 def test_charts_escape_what_they_are_called(result):
-    odd = pausejax.charts(result.assign_coords(policy=("run", ["<i>&"] * 8)))
+    labels = ["<i>&" if name == "random" else "other" for name in result["policy"].values]
+    odd = pausejax.charts(result.assign_coords(policy=("run", labels)))
     odd = type(odd)({"<b>": type(odd["participation"])("c", "<u>", odd["participation"].panels)})
     page = odd._repr_html_()
     assert "<b>" not in page and "<u>" not in page and "&lt;b&gt;" in page and "&lt;u&gt;" in page
@@ -169,12 +170,34 @@ def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):
 
 
 @pytest.mark.parametrize("cut", [{"round": slice(0, 5)}, {"client": slice(0, 3)}])
-def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut):
-    """A later command would count them as finished."""
+@pytest.mark.parametrize("default", [False, True])
+def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut, default):
+    """A later command would count them as finished. A spec without `rounds` has 200 rounds."""
     (dim,) = cut
+    if default:
+        result = result.isel(round=np.arange(200) % 12).assign_coords(round=np.arange(1, 201))
+        result = result.assign_attrs(spec=result.attrs["spec"].replace("rounds = 12\n", ""))
     with pytest.raises(ValueError, match=f"the dimension {dim} must have the length"):
         pausejax.save(result.isel(cut), tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("rounds", [slice(4, 12), slice(3, None, 4), [0, 1, 3]])
+def test_metrics_of_selected_rounds_are_refused(result, rounds):
+    """They are computed from the rounds 1, 2, 3, …; the first rounds alone may be selected."""
+    cut = result.isel(round=rounds)
+    for asked in (
+        lambda: analysis.finals(cut),
+        lambda: pausejax.summary(cut),
+        lambda: analysis.curves(cut, "elapsed"),
+        lambda: pausejax.charts(cut),
+    ):
+        with pytest.raises(ValueError, match=r"need the rounds 1, 2, 3, .* but rounds were selected"):
+            asked()
+    first = analysis.finals(result.isel(round=slice(4)), ["elapsed"])["elapsed"]
+    np.testing.assert_array_equal(first, result["elapsed"][:, 3])
+    mean = analysis.mean_ci(cut, cut["reward"].sum("round"))["mean"]
+    np.testing.assert_allclose(mean[0], cut["reward"].sum("round")[:2].mean(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -181,9 +181,34 @@ Reductions that have no such curve are absent.
 
 
 def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
-    """Returns the metrics that a result has the data for, by name."""
+    """Returns the metrics that a result has the data for, by name.
+
+    Raises:
+      ValueError: rounds were selected from the result, so that metrics and curves would count other rounds.
+    """
+    refuse_cut(result)
     table = metrics_in(result)
     return {name: metric for name, metric in table.items() if metric.variable in result or name in result}
+
+
+def refuse_cut(result: xr.Dataset) -> None:
+    """Checks that the rounds of a result are 1, 2, 3, …, and that it has the round of each evaluation.
+
+    Otherwise means per round, sums and times of evaluations would be those of other rounds. A result of
+    ensembles may have a record every few rounds, so this check does not recognize a selection of its rounds.
+
+    Raises:
+      ValueError: rounds were selected.
+    """
+    if result.attrs.get("kind") != "clients" or "round" not in result.indexes:
+        return
+    rounds, evaluated = result["round"].values, result.get("eval_round", xr.DataArray([])).values
+    if (rounds != np.arange(1, len(rounds) + 1)).any() or (evaluated > len(rounds)).any():
+        raise ValueError(
+            "result: metrics and curves need the rounds 1, 2, 3, … and the round of each evaluation, but "
+            "rounds were selected. Select rounds of a variable instead, such as "
+            "result.reward.sel(round=slice(21, 40))"
+        )
 
 
 def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:

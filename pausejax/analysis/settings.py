@@ -40,13 +40,14 @@ def refuse_joined(result: xr.Dataset) -> None:
     """Checks that all runs have one value of `study`, and that the runs of a setting differ only in the seed.
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
-    lengths, or runs of one policy that differ in a parameter that is no axis, in a file or in own code.
+    lengths, or runs of one label that differ in the policy, in a parameter that is no axis, in a file or in
+    own code.
     A parameter that follows from an axis, such as a rate that depends on the data set, may differ between
     settings.
 
     Raises:
-      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter or in
-        `sources`.
+      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter, in
+        `algorithm` or in `sources`.
     """
     if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
         raise ValueError(
@@ -54,7 +55,9 @@ def refuse_joined(result: xr.Dataset) -> None:
             "studies can't be joined. Simulate all runs in one study"
         )
     setting = ("policy", *axes_of(result))
-    others = {*parameters_in(result), "sources"}.difference(setting).intersection(map(str, result.coords))
+    others = {*parameters_in(result), "algorithm", "sources"}.difference(setting).intersection(
+        map(str, result.coords)
+    )
     for name in sorted(others):
         values = result[name].values
         if not values.size or (values == values[0]).all():

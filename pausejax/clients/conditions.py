@@ -174,11 +174,14 @@ def close_round(
     """
     work = _slots_of(cohort, network)
     if unfinished:
+        assert cohort.total is not None  # `policies.check.checked` sets it
         if cohort.members.shape[0] != config.slots:
             raise PartError(
                 f"{config.policy.part.where}: selects {cohort.members.shape[0]} clients a round. With "
                 f"{config.ending.part.where} the policy must select {config.slots}"
             )
+        # Updates of several cohorts may be aggregated together, so their weights must be comparable.
+        work = work._replace(weight=cohort.weights * cohort.total)
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), unfinished.slots, work)
     there = work.client >= 0
     # `Ending.close` gets times from the start of this round, also for clients of earlier rounds.

@@ -119,7 +119,7 @@ def select_cohort(
     policy = config.build(hyper, world.files)
     cohort = policy.select(policy_key(config, key), policy_state, view_of(config, world, hyper, inputs))
     ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, config.num_clients))
-    return jax.tree.map(lambda leaf: leaf[ascending], cohort)
+    return cohort._replace(members=cohort.members[ascending], weights=cohort.weights[ascending])
 
 
 def update_policy(

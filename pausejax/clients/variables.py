@@ -205,7 +205,7 @@ METRICS: dict[str, Metric] = {
         label="mean gap to the maximum of (14)",
         heading="mean gap\nin (14)",
         shown=".3f",
-        scaled_by=_REWARD,
+        scaled_by=(*_REWARD, "exploitation_gain"),
     ),
     "exact_share": Metric(
         "selection_gap",

@@ -47,6 +47,12 @@ class Cohort(NamedTuple):
 
     They are >= 0 and sum to 1, or to 0 for an empty cohort. Another sum ends the study with an error.
     """
+    total: jax.Array | None = None
+    """float32 scalar > 0, the sum of the weights before they were scaled to sum 1, for example Σ |D_j| / |D|.
+
+    None means the number of members. If rounds overlap, updates of several cohorts are aggregated together,
+    with weights in proportion to `total` times `weights`.
+    """
 
 
 class Feedback(NamedTuple):
@@ -107,7 +113,7 @@ def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
     """
     share = jnp.where(members >= 0, data_share[members], 0.0)
     total = jnp.sum(share)
-    return Cohort(members, share / jnp.where(total > 0, total, 1.0))
+    return Cohort(members, share / jnp.where(total > 0, total, 1.0), total)
 
 
 def first_of(order: jax.Array, m: int, available: jax.Array | None = None) -> jax.Array:

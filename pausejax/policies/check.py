@@ -10,7 +10,7 @@ from pausejax.parts import Part, PartError
 from pausejax.parts.check import expect_type
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
-FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, ABSENT = range(5)
+FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, UNFIT_TOTAL, ABSENT = range(6)
 """Codes of `fault`; ABSENT + k means that client k is selected but not available."""
 
 TOLERANCE = 1e-3
@@ -23,7 +23,7 @@ class Fault(NamedTuple):
     code: jax.Array | np.ndarray
     """int32, code of the mistake; FINE (0) if there is none."""
     weight: jax.Array | np.ndarray
-    """float32, the invalid weight (UNFIT_WEIGHT) or the invalid sum of weights (UNFIT_SUM)."""
+    """float32, the invalid weight (UNFIT_WEIGHT), sum of weights (UNFIT_SUM) or `Cohort.total`."""
 
 
 def checked(policy: Any, part: Part, num_clients: int) -> Policy:
@@ -53,12 +53,17 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
             found = policy.select(key, state, view)
         if not isinstance(found, Cohort):
             raise say(f"select must return a Cohort, not {type(found).__name__}")
-        members, weights = (jnp.asarray(x) for x in found)
+        members, weights = jnp.asarray(found.members), jnp.asarray(found.weights)
         if members.dtype != jnp.int32 or members.ndim != 1 or not 1 <= members.size <= num_clients:
             raise say(f"select: members must be int32 [n] with n from 1 to {num_clients}, not {_of(members)}")
         if weights.dtype != jnp.float32 or weights.shape != members.shape:
             raise say(f"select: weights must be float32 [{members.size}], not {_of(weights)}")
-        return Cohort(members, weights)
+        if found.total is None:
+            return Cohort(members, weights, jnp.sum(members >= 0, dtype=jnp.float32))
+        total = jnp.asarray(found.total)
+        if total.dtype != jnp.float32 or total.ndim:
+            raise say(f"select: total must be a float32 scalar, not {_of(total)}")
+        return Cohort(members, weights, total)
 
     def init(key: jax.Array, clients: Clients) -> PolicyState:
         with part.blamed("init"):
@@ -84,25 +89,30 @@ def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> Faul
 
     Members must be distinct available clients. Weights must be finite and >= 0, and 0 at pads. The weights of
     a cohort with members must sum to 1; another sum would silently change the size of the server's step.
+    `Cohort.total` must be finite and > 0.
 
     Args:
       num_clients: K, the number of clients.
       cohort: the cohort, with members ascending and pads at the end.
       available: bool [K], the available clients; None if all clients are available.
     """
-    members, weights = cohort
+    members, weights = cohort.members, cohort.weights
     there = members >= 0
     twice = jnp.any((members[1:] == members[:-1]) & there[1:])
     unfit = twice | jnp.any((members < -1) | (members >= num_clients))
     wrong = ~(jnp.isfinite(weights) & (weights >= 0) & (there | (weights == 0)))
-    total = jnp.sum(weights)
-    uneven = jnp.any(there) & (jnp.abs(total - 1) > TOLERANCE)
-    found = jnp.where(jnp.any(wrong), UNFIT_WEIGHT, jnp.where(uneven, UNFIT_SUM, FINE))
+    value = jnp.sum(weights)
+    uneven = jnp.any(there) & (jnp.abs(value - 1) > TOLERANCE)
+    found = jnp.where(uneven, UNFIT_SUM, FINE)
+    if cohort.total is not None:
+        unfit_total = jnp.any(there) & ~uneven & ~(jnp.isfinite(cohort.total) & (cohort.total > 0))
+        found, value = jnp.where(unfit_total, UNFIT_TOTAL, found), jnp.where(unfit_total, cohort.total, value)
+    found = jnp.where(jnp.any(wrong), UNFIT_WEIGHT, found)
     if available is not None:
         absent = there & ~available[members]
         found = jnp.where(jnp.any(absent), ABSENT + members[jnp.argmax(absent)], found)
     code = jnp.where(unfit, UNFIT_MEMBERS, found).astype(jnp.int32)
-    return Fault(code, jnp.where(jnp.any(wrong), weights[jnp.argmax(wrong)], total))
+    return Fault(code, jnp.where(jnp.any(wrong), weights[jnp.argmax(wrong)], value))
 
 
 def refuse_faults(
@@ -133,6 +143,8 @@ def refuse_faults(
         what = f"round {number}: a weight of the cohort is {weight:g}; must be finite, >= 0, and 0 for a pad"
     elif found == UNFIT_SUM:
         what = f"round {number}: the sum of the cohort's weights is {weight:g}; must be 1 ± {TOLERANCE:g}"
+    elif found == UNFIT_TOTAL:
+        what = f"round {number}: the cohort's total is {weight:g}; must be finite and > 0"
     else:
         what = f"round {number}: client {found - ABSENT} is selected, but is not available"
     raise PartError(f"{part.where}: {what}")

@@ -107,6 +107,7 @@ def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) 
     return Cohort(
         jnp.where(first, drawn, -1)[firsts_first],
         jnp.where(first, weight, 0.0)[firsts_first].astype(jnp.float32),
+        jnp.asarray(draws, jnp.float32),
     )
 
 

@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,10 @@ from pausejax.analysis import schema, soundness
 from pausejax.analysis.eval_times import EVAL_ELAPSED
 from pausejax.analysis.per_run import run_blocks
 from pausejax.analysis.settings import refuse_joined
+from pausejax.clients import parameters as client_parameters
+from pausejax.clients.records import evaluated_rounds
+from pausejax.ensemble import parameters as ensemble_parameters
+from pausejax.ensemble.experts import EXPERT_NAMES
 from pausejax.results import blocks, description, exchange, manifest, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
@@ -78,11 +83,11 @@ def _check(result: xr.Dataset) -> None:
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     try:
         soundness.check(result)
-        refuse_joined(result)  # the saved spec is that of the first study, and must describe all runs
+        refuse_joined(result)  # a page and means would mix these runs
     except ValueError as error:
         raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)
-    _check_clients(result)
+    _check_selections(result)
     # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So
     # a run is the same only if all its coordinates are equal.
     columns = {str(name): column.values for name, column in result.coords.items() if column.dims == ("run",)}
@@ -91,35 +96,50 @@ def _check(result: xr.Dataset) -> None:
 
 
 def _check_lengths(result: xr.Dataset) -> None:
-    """Checks that a result has all rounds and clients of its runs.
+    """Checks that a result has all rounds, evaluations, clients and models of its runs, in order.
 
     Raises:
-      ValueError: rounds, evaluations or clients were cut off.
+      ValueError: some were cut off or are in another order.
     """
-    spec = tomllib.loads(schema.read(result, "spec"))
-    rounds, every = spec.get("rounds", 0), spec.get("eval_every", 0)
-    expected = {"round": rounds}  # 0: one pass over the data of an ensemble, of any length
-    if result.attrs.get("kind") == "clients":
-        expected["eval"] = -(-rounds // every) if every else 0
-        expected["client"] = int(result["num_clients"].max()) if "num_clients" in result.coords else 0
-    for dim, length in expected.items():
+    for name, complete in _coordinates(result).items():
+        if name not in result.coords:
+            continue
+        found, (dim,) = result[name].values, result[name].dims
         # A study whose runs differ in K is as wide as the largest, also where only smaller runs are selected.
-        if result.sizes.get(dim, length) < length:
+        if len(found) < len(complete):
             raise ValueError(
-                f"result: the dimension {dim} must have the length {length}, not {result.sizes[dim]}. "
+                f"result: the dimension {dim} must have the length {len(complete)}, not {len(found)}. "
                 "Nothing was saved"
             )
+        if (found[: len(complete)] != complete).any():
+            first = ", ".join(str(value) for value in complete[:3])
+            raise ValueError(f"result: the coordinate {name} must be {first}, …. Nothing was saved")
 
 
-def _check_clients(result: xr.Dataset) -> None:
-    """Checks that the clients and slots of a result are in order, and that no selection is missing.
+def _coordinates(result: xr.Dataset) -> dict[str, Any]:
+    """Returns the values of the coordinates of rounds, clients and models in a complete result, by name."""
+    spec = tomllib.loads(schema.read(result, "spec"))
+    if result.attrs.get("kind") == "ensemble":
+        every = spec.get("eval_every", ensemble_parameters.STUDY["eval_every"].default)
+        last = int(result["rounds_played"].max())
+        return {"round": np.arange(every, last + 1, every), "model": np.array(EXPERT_NAMES)}
+    defaults = {key: parameter.default for key, parameter in client_parameters.STUDY.items()}
+    rounds, every = ({**defaults, **spec}[key] for key in ("rounds", "eval_every"))
+    clients = int(result["num_clients"].max()) if "num_clients" in result.coords else 0
+    return {
+        "round": np.arange(1, rounds + 1),
+        "eval_round": evaluated_rounds(rounds, every),
+        "client": np.arange(max(clients, result.sizes.get("client", 0))),
+        "slot": np.arange(result.sizes.get("slot", 0)),
+    }
+
+
+def _check_selections(result: xr.Dataset) -> None:
+    """Checks that no selection is missing.
 
     Raises:
-      ValueError: clients or slots are in another order, or slots or rounds were cut off.
+      ValueError: slots or rounds were cut off.
     """
-    for dim in ("client", "slot"):
-        if dim in result.coords and (result[dim].values != range(result.sizes[dim])).any():
-            raise ValueError(f"result: the coordinate {dim} must be 0, 1, 2, …. Nothing was saved")
     if not {"selected", "counts"} <= set(result.data_vars):
         return
     for runs in run_blocks(result["selected"], result["counts"]):

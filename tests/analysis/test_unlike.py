@@ -233,6 +233,21 @@ def test_results_of_two_studies_are_not_averaged():
             asked()
 
 
+def test_two_policies_with_one_label_are_not_averaged():
+    study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2}
+    both = xr.concat(
+        [
+            pausejax.simulate({"name": name, "label": "baseline"}, seeds=seeds, **study)
+            for name, seeds in (("random", [0, 1]), ("fastest", [2, 3]))
+        ],
+        "run",
+    )
+    with pytest.raises(
+        ValueError, match=r"'baseline' differ in algorithm \(random, fastest\), which is no axis"
+    ):
+        pausejax.summary(both, ["elapsed"])
+
+
 def test_results_of_unlike_lengths_are_not_averaged():
     """The rounds and the latency at which runs stop are no parameters, so no coordinate shows them."""
     study = {"mode": "bandit", "num_clients": 4, "clients_per_round": 2}

@@ -142,6 +142,35 @@ def test_policies_learn_from_clients_that_were_selected_before(policy):
     assert float(found["test_loss"][:, -1].max()) < float(found["test_loss"][:, 0].min())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["random", "power_of_choice"])
+def test_weights_do_not_depend_on_the_cohort_in_which_a_client_began(policy, own_parts):
+    """Without discount, in proportion to data or equal: cohorts have from 0 to 4 of the 10 clients."""
+
+    def relative(seen):
+        share = seen.data_share[jnp.maximum(seen.members, 0)] if policy == "random" else 1.0
+        return seen.weights / share
+
+    @parts.quantity(reduce="mean")
+    def largest_weight(seen):
+        return jnp.max(jnp.where(seen.arrived, relative(seen), 0.0))
+
+    @parts.quantity(reduce="mean")
+    def smallest_weight(seen):
+        return jnp.min(jnp.where(seen.arrived, relative(seen), jnp.inf))
+
+    options = {**SMALL, "rounds": 40, "num_clients": 10, "clients_per_round": 4, "eval_every": 40}
+    options |= {"availability": "bernoulli", "availability_probability": 0.4}
+    options |= {"partition": "dirichlet_label", "concentration": 0.5}
+    options |= {"ending": "buffered", "staleness_exponent": 0.0}
+    result = pausejax.simulate(policy, quantities=["largest_weight", "smallest_weight"], **options)
+    assert len(np.unique((result["selected"].values >= 0).sum(axis=-1))) > 2
+    several = (result["arrived"].values >= 0).sum(axis=-1) > 1
+    assert several.any()
+    largest, smallest = (result[name].values[several] for name in ("largest_weight", "smallest_weight"))
+    np.testing.assert_allclose(largest, smallest, rtol=1e-5)
+
+
 def test_older_updates_count_less():
     """An exponent of 0 is the mean; a large one leaves fresh updates alone."""
     ending = network.buffered(clients_per_round=2, num_clients=9, concurrency=4, staleness_exponent=0.5)

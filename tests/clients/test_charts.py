@@ -256,7 +256,7 @@ NEITHER = ("rounds_played", "diverged_round")
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
 def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_least_else(metric):
-    result, rows, _ = build({"a": {"exploitation_gain": [1.0, 2.0, 3.0, 4.0]}}, 3, ("exploitation_gain",))
+    result, rows, _ = build({"a": {"annealing_divisor": [1.0, 2.0, 3.0, 4.0]}}, 3, ("annealing_divisor",))
     rng, shape = np.random.default_rng(1), result["elapsed"].shape
     others = ("reward", "expected_regret", "regret_own_history", "max_leakage_update", "train_loss")
     result = result.assign({name: (("run", "round"), rng.random(shape)) for name in others})
@@ -271,8 +271,8 @@ def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_lea
             analysis.best(result, metric)
         return
     final = analysis.finals(result)[metric].values
-    weight = np.array([row["exploitation_gain"] for row in rows])
+    weight = np.array([row["annealing_divisor"] for row in rows])
     means = [np.nanmean(final[weight == value]) for value in (1.0, 2.0, 3.0, 4.0)]
     assert len(set(means)) == 4
     place = np.argmax(means) if metric in MORE else np.argmin(means)
-    assert float(analysis.best(result, metric)["exploitation_gain"]) == place + 1
+    assert float(analysis.best(result, metric)["annealing_divisor"]) == place + 1

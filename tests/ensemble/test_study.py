@@ -51,6 +51,35 @@ def test_result_is_labelled(result):
     assert len(set(result["identity"].values)) == 6
 
 
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_result_is_saved_and_opened(result, tmp_path, every):
+    result = (
+        result if every == 5 else pausejax.simulate("fedboost", **{**SMALL, "rounds": 3, "eval_every": 1})
+    )
+    pausejax.save(result, tmp_path)
+    xr.testing.assert_identical(pausejax.open(tmp_path).load(), result)
+    pausejax.save(result.isel(run=[0]), tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        ({"round": slice(0, 2)}, "the dimension round must have the length 4, not 2"),
+        ({"round": slice(1, 4)}, "the dimension round must have the length 4, not 3"),
+        ({"model": slice(0, 5)}, "the dimension model must have the length 22, not 5"),
+        ({"model": slice(None, None, -1)}, "the coordinate model must be "),
+    ],
+)
+@pytest.mark.parametrize("whole_pass", [False, True])
+def test_what_lacks_rounds_or_models_is_not_saved(result, tmp_path, cut, said, whole_pass):
+    """The spec of a study of one pass over the data names no number of rounds."""
+    if whole_pass:
+        result = result.assign_attrs(spec=result.attrs["spec"].replace("rounds = 20", "rounds = 0"))
+    with pytest.raises(ValueError, match=said):
+        pausejax.save(result.isel(cut), tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
 @pytest.mark.slow
 def test_a_single_round_can_be_simulated():
     result = pausejax.simulate(["efl_fg", "fedboost"], **{**SMALL, "rounds": 1, "eval_every": 1})

@@ -12,6 +12,7 @@ from pausejax.policies.check import (
     FINE,
     UNFIT_MEMBERS,
     UNFIT_SUM,
+    UNFIT_TOTAL,
     UNFIT_WEIGHT,
     Fault,
     checked,
@@ -44,6 +45,11 @@ VIEW = View(jnp.int32(1), jnp.ones(K), lambda clients: jnp.zeros(clients.shape))
         (Cohort(jnp.ones(2), jnp.ones(2)), r"members must be int32 .* not float32 \[2\]"),
         (Cohort(jnp.arange(2), jnp.ones(3)), r"weights must be float32 \[2\], not float32 \[3\]"),
         (Cohort(jnp.arange(2), jnp.arange(2)), r"weights must be float32 \[2\], not int32 \[2\]"),
+        (
+            Cohort(jnp.arange(2), jnp.ones(2), jnp.ones(1)),
+            r"total must be a float32 scalar, not float32 \[1\]",
+        ),
+        (Cohort(jnp.arange(2), jnp.ones(2), jnp.int32(1)), r"total must be a float32 scalar, not int32 \[\]"),
     ],
 )
 def test_what_select_returns(returned, message):
@@ -122,6 +128,10 @@ def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
             [[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]],
             "round 12: the sum of the cohort's weights is 5; must be 1 ± 0.001",
         ),
+        (
+            [[0, 0, 0, 1], [0, UNFIT_TOTAL, 0, 0]],
+            "round 12: the cohort's total is 5; must be finite and > 0",
+        ),
     ):
         with pytest.raises(parts.PartError) as raised:
             refuse_faults(MINE, Fault(np.array(faults), np.arange(8.0).reshape(2, 4)), selected, K, 11)
@@ -162,3 +172,28 @@ def test_what_is_wrong_with_a_cohort(members, weights, available, wrong):
     if wrong in (UNFIT_WEIGHT, UNFIT_SUM):
         expected = np.float32(sum(weights) if wrong == UNFIT_SUM else weights[-1])
         assert found.weight == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "total", "wrong"),
+    [
+        ([0, 3], 0.2, FINE),
+        ([0, 3], 0.0, UNFIT_TOTAL),
+        ([0, 3], -1.0, UNFIT_TOTAL),
+        ([0, 3], np.inf, UNFIT_TOTAL),
+        ([0, 3], np.nan, UNFIT_TOTAL),
+        ([-1, -1], 0.0, FINE),
+    ],
+)
+def test_the_total_of_a_cohort_is_positive(members, total, wrong):
+    weights = np.full(2, 0.5 if members[0] >= 0 else 0.0, np.float32)
+    found = jax.jit(fault, static_argnums=0)(K, Cohort(np.int32(members), weights, np.float32(total)), None)
+    assert found.code == wrong
+    if wrong:
+        np.testing.assert_array_equal(found.weight, np.float32(total))
+
+
+def test_a_cohort_without_total_counts_by_its_members():
+    chosen = Cohort(jnp.array([2, 0, -1]), jnp.array([0.5, 0.5, 0.0]))
+    policy = checked(memoryless(lambda key, state, view: chosen), MINE, K)
+    assert policy.select(jax.random.key(0), CLIENTS, VIEW).total == 2

@@ -192,8 +192,9 @@ def test_drawn_weights_are_unbiased_and_members_distinct(share):
         jnp.asarray(similarity_scheme(random_angles(4, 1), share, 3), jnp.float32),
     ):
         keys = jax.random.split(jax.random.key(7), draws)
-        members, weights = map(np.asarray, jax.jit(jax.vmap(clustered.draw, (0, None)))(keys, scheme))
+        members, weights, number = map(np.asarray, jax.jit(jax.vmap(clustered.draw, (0, None)))(keys, scheme))
         np.testing.assert_allclose(weights.sum(1), 1, atol=1e-6)
+        assert (number == 3).all()
         total = np.zeros((draws, 4))
         for slot in range(3):
             there = members[:, slot] >= 0
@@ -206,6 +207,16 @@ def test_drawn_weights_are_unbiased_and_members_distinct(share):
         error = np.abs(total.mean(0) - share)
         assert (error < 5 * total.std(0) / np.sqrt(draws) + 1e-7).all()
         assert len(np.unique(np.sort(members, axis=1), axis=0)) > 1
+
+
+def test_each_draw_counts_the_same_in_all_cohorts():
+    """If a row has no available client, fewer are drawn: then a draw is a larger share of its cohort."""
+    scheme = jnp.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    keys = jax.random.split(jax.random.key(1), 50)
+    for available, draws in (([1, 1, 1, 1], 3), ([1, 1, 0, 1], 2), ([0, 0, 0, 1], 1)):
+        drawn = jax.vmap(clustered.draw, (0, None, None))(keys, scheme, jnp.array(available, bool))
+        assert (drawn.total == draws).all()
+        np.testing.assert_allclose(drawn.weights * draws, np.asarray(drawn.members) >= 0, rtol=1e-6)
 
 
 def test_size_policy_plays(play):
