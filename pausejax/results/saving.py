@@ -144,8 +144,8 @@ def _check_selections(result: xr.Dataset) -> None:
         return
     for runs in run_blocks(result["selected"], result["counts"]):
         part = result.isel(run=runs)
-        selected = (part["selected"].values >= 0).sum(axis=(1, 2))
-        if (selected != np.maximum(part["counts"].values, 0).sum(axis=1)).any():
+        selected = (part["selected"].values >= 0).reshape(part.sizes["run"], -1).sum(axis=1)
+        if part["selected"].ndim != 3 or (selected != np.maximum(part["counts"].values, 0).sum(axis=1)).any():
             raise ValueError(
                 "result: selected and counts must have equally many selections, but differ. Were slots or "
                 "rounds cut off? Nothing was saved"
