@@ -182,22 +182,22 @@ def test_runs_without_some_rounds_or_clients_are_not_saved(result, tmp_path, cut
     assert not (tmp_path / "saved").exists()
 
 
-@pytest.mark.parametrize("rounds", [slice(4, 12), slice(3, None, 4), [0, 1, 3]])
+@pytest.mark.parametrize("rounds", [slice(4, 12), slice(3, None, 4), [0, 1, 3], 0, 5])
 def test_metrics_of_selected_rounds_are_refused(result, rounds):
     """They are computed from the rounds 1, 2, 3, …; the first rounds alone may be selected."""
-    cut = result.isel(round=rounds)
+    cut, reward = result.isel(round=rounds), result["reward"].isel(round=np.atleast_1d(np.r_[rounds]))
     for asked in (
         lambda: analysis.finals(cut),
         lambda: pausejax.summary(cut),
         lambda: analysis.curves(cut, "elapsed"),
         lambda: pausejax.charts(cut),
     ):
-        with pytest.raises(ValueError, match=r"need the rounds 1, 2, 3, .* but rounds were selected"):
+        with pytest.raises(ValueError, match=r"evaluations were selected|words over run, round"):
             asked()
     first = analysis.finals(result.isel(round=slice(4)), ["elapsed"])["elapsed"]
     np.testing.assert_array_equal(first, result["elapsed"][:, 3])
-    mean = analysis.mean_ci(cut, cut["reward"].sum("round"))["mean"]
-    np.testing.assert_allclose(mean[0], cut["reward"].sum("round")[:2].mean(), rtol=1e-6)
+    mean = analysis.mean_ci(result, reward.sum("round"))["mean"]
+    np.testing.assert_allclose(mean[0], reward.sum("round")[:2].mean(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_metrics_of_selected_rounds_are_refused(result, rounds):
     [
         (lambda r: r.isel(slot=slice(1)), "equally many selections"),
         (lambda r: r.isel(slot=0), "equally many selections"),
-        (lambda r: r.isel(client=slice(None, None, -1)), "the coordinate client must be 0, 1, 2"),
+        (lambda r: r.isel(client=slice(None, None, -1)), "the coordinate client must begin with 0, 1, 2"),
         (lambda r: r.sortby("round", ascending=False), "round: must be ascending"),
         (lambda r: r.where(r["elapsed"] > r["elapsed"].mean()), "result: "),
     ],

@@ -184,30 +184,35 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
     """Returns the metrics that a result has the data for, by name.
 
     Raises:
-      ValueError: rounds were selected from the result, so that metrics and curves would count other rounds.
+      ValueError: the result lacks rounds before its last round, or the evaluation of its last round.
     """
-    refuse_cut(result)
+    _refuse_selected_rounds(result)
     table = metrics_in(result)
     return {name: metric for name, metric in table.items() if metric.variable in result or name in result}
 
 
-def refuse_cut(result: xr.Dataset) -> None:
-    """Checks that the rounds of a result are 1, 2, 3, …, and that it has the round of each evaluation.
+def _refuse_selected_rounds(result: xr.Dataset) -> None:
+    """Checks that a result has its first rounds without gaps, and that its last round is evaluated.
 
-    Otherwise means per round, sums and times of evaluations would be those of other rounds. A result of
-    ensembles may have a record every few rounds, so this check does not recognize a selection of its rounds.
+    Otherwise a mean would divide by the wrong number of rounds, a sum would lack rounds, and accuracy and
+    time would be those of different rounds. Ensembles are not checked: all their metrics are the last value
+    of a variable that counts from round 1.
 
     Raises:
-      ValueError: rounds were selected.
+      ValueError: rounds or evaluations were selected.
     """
-    if result.attrs.get("kind") != "clients" or "round" not in result.indexes:
+    if result.attrs.get("kind") != "clients" or "round" not in result.coords:
         return
-    rounds, evaluated = result["round"].values, result.get("eval_round", xr.DataArray([])).values
-    if (rounds != np.arange(1, len(rounds) + 1)).any() or (evaluated > len(rounds)).any():
+    rounds = result["round"].values
+    fits = np.array_equal(rounds, np.arange(1, rounds.size + 1))
+    if fits and "eval_round" in result.coords:
+        evaluated = np.atleast_1d(result["eval_round"].values)
+        fits = np.array_equal(evaluated[-1:], rounds[-1:])
+    if not fits:
         raise ValueError(
-            "result: metrics and curves need the rounds 1, 2, 3, … and the round of each evaluation, but "
-            "rounds were selected. Select rounds of a variable instead, such as "
-            "result.reward.sel(round=slice(21, 40))"
+            "result: rounds or evaluations were selected. Metrics and curves need the rounds 1, 2, 3, … up "
+            "to an evaluated round, and no evaluation of a later round. Select rounds of a variable instead, "
+            "such as result.reward.sel(round=slice(21, 40))"
         )
 
 

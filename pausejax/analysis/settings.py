@@ -71,8 +71,12 @@ def refuse_joined(result: xr.Dataset) -> None:
             seen = ", ".join(str(values[run]) for run in start[owner[start] == twice])
             raise ValueError(
                 f"result: runs of the policy {str(result['policy'].values[first[twice]])!r} differ in {name} "
-                f"({seen}), which is no axis of this result. Results of several studies can't be joined. "
-                "Simulate all values in one study"
+                f"({seen}), which is no axis of this result. "
+                + (
+                    "Give each policy a label of its own"
+                    if name == "algorithm"
+                    else "Results of several studies can't be joined. Simulate all values in one study"
+                )
             )
 
 

@@ -135,7 +135,7 @@ class Slots(NamedTuple):
     age: jax.Array
     """int32, number of server steps since the client was selected."""
     weight: jax.Array
-    """float32, weight of the client's update; comparable between cohorts if rounds overlap."""
+    """float32, weight of the client in its cohort; if rounds overlap, times `Cohort.total`."""
 
 
 class UnfinishedWork(NamedTuple):

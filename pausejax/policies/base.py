@@ -107,6 +107,8 @@ class Policy(NamedTuple):
 def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
     """Returns the cohort of some members, with weights |D_k| / Σ|D_j| over the cohort, (2).
 
+    Its `total` is Σ|D_j| / |D|.
+
     Args:
       members: int32 [n], distinct clients; -1 pads.
       data_share: float32 [K], |D_k| / |D|.

@@ -83,7 +83,7 @@ def _check(result: xr.Dataset) -> None:
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     try:
         soundness.check(result)
-        refuse_joined(result)  # a page and means would mix these runs
+        refuse_joined(result)  # otherwise the page and means would average unlike runs
     except ValueError as error:
         raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)
@@ -104,6 +104,8 @@ def _check_lengths(result: xr.Dataset) -> None:
     for name, complete in _coordinates(result).items():
         if name not in result.coords:
             continue
+        if result[name].ndim != 1:
+            raise ValueError(f"result: must have all values of {name}, not one. Nothing was saved")
         found, (dim,) = result[name].values, result[name].dims
         # A study whose runs differ in K is as wide as the largest, also where only smaller runs are selected.
         if len(found) < len(complete):
@@ -113,7 +115,7 @@ def _check_lengths(result: xr.Dataset) -> None:
             )
         if (found[: len(complete)] != complete).any():
             first = ", ".join(str(value) for value in complete[:3])
-            raise ValueError(f"result: the coordinate {name} must be {first}, …. Nothing was saved")
+            raise ValueError(f"result: the coordinate {name} must begin with {first}. Nothing was saved")
 
 
 def _coordinates(result: xr.Dataset) -> dict[str, Any]:

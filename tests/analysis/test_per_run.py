@@ -49,6 +49,25 @@ def test_finals_are_those_of_the_last_recorded_round(made):
             np.testing.assert_allclose(found[name].values[place], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
+def test_the_last_round_must_be_evaluated(result):
+    """So accuracy and time are those of one round."""
+    evaluated = result["eval_round"].values
+    for cut in (
+        {"eval": slice(0, 1)},
+        {"eval": 0},
+        {"eval": slice(0, 0)},
+        {"round": slice(0, evaluated[1])},
+        {"round": slice(0, evaluated[1] + 1), "eval": slice(0, 2)},
+    ):
+        with pytest.raises(ValueError, match="rounds or evaluations were selected"):
+            analysis.finals(result.isel(cut))
+    first = analysis.finals(result.isel(round=slice(0, evaluated[1]), eval=slice(0, 2)))
+    wanted = result["test_accuracy"][:, :2].to_pandas().ffill(axis=1).to_numpy()[:, -1]
+    there = np.isnan(first["diverged_round"].values)
+    assert there.any()
+    np.testing.assert_array_equal(first["test_accuracy"][there], wanted[there])
+
+
 def test_finals_of_finals_are_the_same(result):
     once = analysis.finals(result)
     xr.testing.assert_identical(analysis.finals(once), once)

@@ -66,8 +66,9 @@ def test_a_result_is_saved_and_opened(result, tmp_path, every):
     [
         ({"round": slice(0, 2)}, "the dimension round must have the length 4, not 2"),
         ({"round": slice(1, 4)}, "the dimension round must have the length 4, not 3"),
+        ({"model": 0}, "all values of model"),
         ({"model": slice(0, 5)}, "the dimension model must have the length 22, not 5"),
-        ({"model": slice(None, None, -1)}, "the coordinate model must be "),
+        ({"model": slice(None, None, -1)}, "the coordinate model must begin with "),
     ],
 )
 @pytest.mark.parametrize("whole_pass", [False, True])
