@@ -63,7 +63,7 @@ def test_the_last_round_must_be_evaluated(result):
             analysis.finals(result.isel(cut))
     first = analysis.finals(result.isel(round=slice(0, evaluated[1]), eval=slice(0, 2)))
     wanted = result["test_accuracy"][:, :2].to_pandas().ffill(axis=1).to_numpy()[:, -1]
-    there = np.isnan(first["diverged_round"].values)
+    there = first["diverged_round"].values == 0
     assert there.any()
     np.testing.assert_array_equal(first["test_accuracy"][there], wanted[there])
 
