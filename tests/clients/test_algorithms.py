@@ -217,7 +217,7 @@ def test_algorithms_are_their_papers(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [4, 5])
 def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
-    """FedBuff: what arrives was trained from an older model, and counts (1 + age)^-0.5 of its weight."""
+    """FedBuff: what arrives was trained from an older model, and counts (1 + age)^-0.5 of its weight (2)."""
     changes = SPEC["network"] | {"ending": "buffered", "concurrency": concurrency}
     (first, state), record = play("fedavg", network=changes)
     stale = 0
@@ -231,16 +231,14 @@ def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
                 x = each(np.copy, w)
                 for batch in network.batches(k, round):
                     x = each(lambda x, g: x - RATE * g, x, network.gradient(x, batch))
-                weight = network.share[k] / network.share[members].sum()
-                held[k] = each(np.subtract, x, w), weight, steps
+                held[k] = each(np.subtract, x, w), steps
             arrived = record.arrived[round - 1, run]
             arrived = arrived[arrived >= 0]
-            total = sum(held[k][1] for k in arrived)
             for k in arrived:
-                change, weight, begun = held[k]
-                factor = (1 + steps - begun) ** -0.5
+                change, begun = held[k]
+                weight = network.share[k] / network.share[arrived].sum() * (1 + steps - begun) ** -0.5
                 stale += steps > begun
-                w = each(lambda w, u, s=weight / total * factor: w + s * u, w, change)
+                w = each(lambda w, u, s=weight: w + s * u, w, change)
             steps += len(arrived) > 0
         for layer, value in w.items():
             np.testing.assert_allclose(state.params.params[layer][run], value, rtol=2e-4, atol=2e-5)
