@@ -13,7 +13,7 @@ from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
 from pausejax.execution.program import GroupProgram
 from pausejax.execution.rounds import BatchProgress, Progress
-from pausejax.execution.runtime import check_jax_settings
+from pausejax.execution.runtime import check_jax_settings, forget_changed
 from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.study.runs import Group, policies_of
 from pausejax.study.simulation import Layout
@@ -111,6 +111,7 @@ class LocalExecutor:
         """
         if study is not self._study:
             make_room(study.kind.jitted)
+            forget_changed(study.outsiders)
             self._study, self._programs = study, {}
         program = self._programs.get(group.key)
         if program is None or (layout and layout._replace(runs=0) != program.layout._replace(runs=0)):

@@ -6,10 +6,12 @@ all that the part's function reaches: its code, its closures, and the global nam
 session's functions, classes and constants. It covers objects of installed libraries by their names.
 """
 
+import contextlib
 import copyreg
 import dis
 import functools
 import hashlib
+import importlib.util
 import sys
 import sysconfig
 import types
@@ -169,6 +171,9 @@ class _Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
+            self._add_all(_public(function.__dict__), name)
+            for imported in _imports(code, function.__globals__):
+                self.add(imported, name)
             for key in sorted(set(_globals(code)) & function.__globals__.keys()):
                 self._put(key)
                 self.add(function.__globals__[key], key)
@@ -248,6 +253,34 @@ def _is_foreign(module: str) -> bool:
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)
     return file is not None and of_others(Path(file).resolve())
+
+
+def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields what a code object, and those within it, import from the session's own modules.
+
+    Libraries are left out, because the code has their names. So are modules that can't be found: the function
+    says so when it is called.
+
+    Args:
+      code: the code object.
+      scope: the global names of the code's function.
+    """
+    steps = list(dis.get_instructions(code))
+    for place, step in enumerate(steps):
+        if step.opname != "IMPORT_NAME":
+            continue
+        level, names = (steps[place - back].argval for back in (2, 1))
+        with contextlib.suppress(ImportError, ValueError):  # ValueError: a module without a specification
+            path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
+            top = importlib.util.find_spec(path.partition(".")[0])
+            if top and not (
+                top.name in sys.stdlib_module_names or of_others(Path(top.origin or "").resolve())
+            ):
+                module = importlib.import_module(path)
+                yield from (getattr(module, name, module) for name in names or [""])
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imports(constant, scope)
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pausejax
@@ -58,6 +59,7 @@ CHANGES = {
         "class C(nn.Module):\n    @nn.compact\n    def __call__(self, x):\n        return x * {v}",
         "C().apply({{}}, 1.0)",
     ),
+    "an attribute of a function": ("def C(x):\n    return x * C.at\nC.at = {v}", "C(2)"),
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
 }
 
@@ -107,6 +109,30 @@ def test_a_part_of_an_imported_module_counts_by_what_it_reaches(tmp_path, monkey
     asked = [(offset, constant) for offset in (0.0, 3.0) for constant in (1.0, 2.0)]
     found = [digest(*values) for values in asked]
     assert len(set(found)) == len(asked) and [digest(*values) for values in asked] == found
+
+
+IMPORTING = """
+@parts.quantity
+def noted(snapshot):
+    'A number.'
+    import math, no_module_of_this_name
+    {line}
+    return jnp.float32(C)
+"""
+
+
+@pytest.mark.parametrize("line", ["from own_numbers import C", "import own_numbers; C = own_numbers.C"])
+def test_a_module_that_a_part_imports_stands_in_its_digest(tmp_path, monkeypatch, line):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    part, found = define(BEFORE + IMPORTING.format(line=line)), []
+    for number in (1, 25, 1):
+        (tmp_path / "own_numbers.py").write_text(f"C = {number}\n")
+        sys.modules.pop("own_numbers", None)
+        importlib.invalidate_caches()
+        found.append(digest_of(part))
+    assert found[0] == found[2] != found[1]
+    sys.modules.pop("own_numbers")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -164,7 +190,7 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
 
 
 @pytest.mark.slow
-def test_a_changed_constant_gives_another_number_and_another_identity(tmp_path):
+def test_a_changed_constant_gives_another_number_and_another_identity():
     """Within one session, where the program of the old number is compiled already."""
     space = {"__name__": "notebook"}
     exec(compile(BEFORE + "C = 1.0" + QUANTITY.format(reads="C"), "<cell>", "exec"), space)
@@ -176,6 +202,80 @@ def test_a_changed_constant_gives_another_number_and_another_identity(tmp_path):
         assert (found["noted"] == value).all()
         identities.append(found["identity"].item())
     assert identities[0] == identities[2] != identities[1]
+
+
+TASK = """
+from pausejax.federated.tasks import Task
+C = 1.0
+@jax.jit
+def scaled(x):
+    return C * x
+def loss(outputs, targets):
+    return C * jnp.mean(jnp.abs(outputs - targets.reshape(outputs.shape)), axis=-1)
+def error(outputs, targets):
+    return scaled(jnp.mean(jnp.abs(outputs - targets.reshape(outputs.shape)), axis=-1))
+def shape(data):
+    return (1,)
+@parts.task
+def noted() -> Task:
+    'Regression.'
+    return Task(shape, loss, error, metric_name="test_error", meaning="an error", higher_is_better=False)
+@parts.dataset
+def waves() -> Dataset:
+    'A wave.'
+    x = np.linspace(0, 6, 200, dtype=np.float32)[:, None]
+    return Dataset(x[::2], np.sin(x[::2]), x[1::2], np.sin(x[1::2]))
+"""
+
+
+@pytest.mark.slow
+def test_a_changed_constant_is_read_by_functions_that_jax_has_traced(own_parts):
+    """The functions stay the same objects, so JAX has traces of them with the old constant."""
+    space = {"__name__": "notebook"}
+    exec(compile(BEFORE + "from pausejax.data import Dataset" + TASK, "<cell>", "exec"), space)
+    small = {"rounds": 2, "eval_every": 1, "num_clients": 4, "clients_per_round": 2, "seeds": 1}
+    small |= {"dataset": "waves", "task": "noted", "model": "linear", "learning_rate": 1e-6, "private": False}
+    errors, losses = [], []
+    for value in (1.0, 3.0, 1.0):
+        space["C"] = value
+        found = pausejax.simulate("random", **small)
+        errors.append(found["test_error"].values[0, 0])
+        losses.append(found["train_loss"].values[0, 0])
+    np.testing.assert_allclose(errors, errors[0] * np.array([1, 3, 1]), rtol=1e-4)
+    np.testing.assert_allclose(losses, losses[0] * np.array([1, 3, 1]), rtol=1e-4)
+
+
+SHARED = """
+C = 1.0
+@jax.jit
+def helper():
+    return jnp.float32(C)
+@parts.quantity
+def noted(snapshot):
+    'A number.'
+    return helper()
+@parts.quantity
+def noted_too(snapshot):
+    'The same number.'
+    return helper()
+"""
+
+
+@pytest.mark.slow
+def test_a_changed_constant_is_read_by_functions_that_another_part_has_traced(own_parts):
+    space = {"__name__": "notebook"}
+    exec(compile(BEFORE + SHARED, "<cell>", "exec"), space)
+    small = {"mode": "bandit", "rounds": 3, "num_clients": 4, "clients_per_round": 2}
+    for value, name in (1.0, "noted"), (2.0, "noted_too"), (2.0, "noted"), (1.0, "noted_too"):
+        space["C"] = value
+        assert (pausejax.simulate("random", **small, quantities=[name])[name] == value).all()
+
+
+@pytest.mark.slow
+def test_a_part_that_has_changed_since_is_refused(tmp_path):
+    space = {"__name__": "notebook"}
+    exec(compile(BEFORE + "C = 1.0" + QUANTITY.format(reads="C"), "<cell>", "exec"), space)
+    small = {"mode": "bandit", "rounds": 3, "num_clients": 4, "clients_per_round": 2, "quantities": ["noted"]}
     pausejax.simulate("random", **small, out=tmp_path)
     space["C"] = 3.0
     with pytest.raises(SpecError, match=r"quantity noted: its content has changed since"):
