@@ -109,10 +109,10 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
     for name, array in arrays.items():
         block = array.isel(run=runs).values
         if array.dims[1] == "eval":
-            evaluated = result["eval_round"].values
-            there = np.isin(evaluated, marks[0])  # a user may have selected rounds
+            places = pd.Index(marks[0]).get_indexer(result["eval_round"].values)
+            there = places >= 0  # a user may have selected rounds
             spread = np.full((len(labels), len(marks[0])), np.nan, block.dtype)
-            spread[:, np.searchsorted(marks[0], evaluated[there])] = block[:, there]
+            spread[:, places[there]] = block[:, there]
             block = spread
         values[name] = block.reshape(-1)
     # After a run's last round, all variables are NaN or -1.
