@@ -214,10 +214,9 @@ def _pool(study: Study, group: Group, cache: DataCache) -> Pool:
 def rounds_of(study: Study, group: Group, cache: DataCache) -> int:
     """Returns T: the spec's `rounds`, or else the rounds of one pass over the stream.
 
-    The rounds of one pass are rounded down to a multiple of `eval_every`, but are at least `eval_every`.
-
     Raises:
-      SpecError: the data are missing or wrong, or have fewer rows than clients.
+      SpecError: the data are missing or wrong, or have fewer rows than clients; or `eval_every` does not
+        divide the rounds of one pass.
     """
     dataset, num_clients = group.static["dataset"], group.static["num_clients"]
     try:
@@ -227,8 +226,11 @@ def rounds_of(study: Study, group: Group, cache: DataCache) -> int:
     if num_clients > rows:
         problem = f"must be <= {rows}, the number of samples of {dataset} that are left after the models' fit"
         raise SpecError([f"network.num_clients = {num_clients}: {problem}"])
-    every = study.eval_every
-    return study.rounds or max(one_pass(rows, num_clients) // every, 1) * every
+    rounds = study.rounds or one_pass(rows, num_clients)
+    if rounds % study.eval_every:
+        problem = f"must divide {rounds}, the rounds of one pass over {dataset} with {num_clients} clients"
+        raise SpecError([f"eval_every = {study.eval_every}: {problem}. Set eval_every = 1, or set rounds"])
+    return rounds
 
 
 def _settings(runs: Sequence[Run], rounds: int) -> Runs:

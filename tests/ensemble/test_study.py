@@ -199,7 +199,7 @@ def test_regrets_are_drawn_without_a_policy_that_has_a_bound(result):
     assert not any("Dotted" in chart.caption for chart in charts(alone).values())
 
 
-def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
+def test_a_study_without_rounds_lasts_one_pass_whatever_it_records():
     """398 rows of the diabetes set are a stream of 10 rounds for 40 clients, of one for 398."""
 
     def rounds(num_clients, **changes):
@@ -208,8 +208,11 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
         plan = make_plan(parse(document))
         return simulation.rounds_of(plan.study, plan.groups[0], DataCache())
 
-    assert [rounds(40, eval_every=every) for every in (1, 3, 10, 25)] == [10, 9, 10, 25]
+    assert [rounds(40, eval_every=every) for every in (1, 5, 10)] == [10, 10, 10]
     assert rounds(398) == 1 and rounds(40, rounds=7) == 7
+    for every in (3, 20):
+        with pytest.raises(SpecError, match=f"eval_every = {every}: must divide 10, the rounds of one pass"):
+            rounds(40, eval_every=every)
     with pytest.raises(SpecError, match=r"num_clients = 399: must be <= 398"):
         rounds(399)
 
