@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pausejax.devices import forget_changed
 from pausejax.ensemble.loop import StaticConfig, World, advance, start, stream_order
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.parts import registered_parts
+from pausejax.parts.digest import digest_of
 
 NUM_CLIENTS = 100
 
@@ -94,6 +96,8 @@ def simulate(
         raise ValueError(f"rounds: {rounds} rounds times {num_clients} clients must be < 2^31")
     runs = check_runs(runs, num_models)
     hyper = hyper_of(runs, pool)
+    if digest := digest_of(known[policy]):
+        forget_changed({("ensemble_policy", policy): digest})
     config = StaticConfig(
         known[policy], rounds, num_clients, record_every, rounds // record_every, int(runs.uplink.max())
     )

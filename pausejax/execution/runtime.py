@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
 
 import jax
 
@@ -33,28 +32,6 @@ def check_jax_settings() -> None:
                     f"jax.config.update({name!r}, {needed!r})"
                 ]
             )
-
-
-_traced: dict[tuple[str, str], str] = {}
-"""Digests of the parts of one's own that this process has traced, by category and name.
-
-They are as global as the caches of JAX.
-"""
-
-
-def forget_changed(digests: Mapping[tuple[str, str], str]) -> None:
-    """Clears JAX's caches if a part of one's own is new or has changed since this process traced it.
-
-    JAX recognizes a function by its identity. So it does not trace a function again after a notebook has
-    changed a global value that the function reads. A new part may call functions that JAX has traced for an
-    older part.
-
-    Args:
-      digests: digests of the parts that are about to be traced, `Study.outsiders`.
-    """
-    if _traced and digests.items() - _traced.items():
-        jax.clear_caches()
-    _traced.update(digests)
 
 
 def set_up_jax(cores: int | None = None) -> None:

@@ -38,7 +38,7 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
         with part.blamed("expectation"):
             return checked("expectation", expected(function))
 
-    return Law(sample, expectation if expected else None, law.cdf)
+    return Law(sample, None if expected is None else expectation, law.cdf)
 
 
 def checked_availability(process: Any, part: Part, num_clients: int) -> Availability:

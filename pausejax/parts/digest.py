@@ -11,6 +11,7 @@ import copyreg
 import dis
 import functools
 import hashlib
+import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
@@ -152,7 +153,7 @@ class _Content:
                 self.add(one, f"{name}[{key!r}]")
         elif isinstance(value, set | frozenset):
             self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
-        elif hasattr(value, "__array__") and hasattr(value, "dtype"):
+        elif _is_array(value):
             self._add_array(value, name)
         else:
             self._add_object(value, name)
@@ -232,6 +233,13 @@ class _Content:
                 self.add([list(one) if isinstance(one, Iterator) else one for one in how], name)
 
 
+def _is_array(value: Any) -> bool:
+    """Returns whether a value is an array or scalar of NumPy or JAX, without index, mask or coordinates."""
+    library = type(value).__module__
+    known = library == "numpy" or library.partition(".")[0] in ("jax", "jaxlib")
+    return known and hasattr(value, "__array__") and hasattr(value, "dtype")
+
+
 def _alone(value: Any, name: str) -> str:
     content = _Content()
     content.add(value, name)
@@ -248,11 +256,11 @@ def _is_foreign(module: str) -> bool:
     Objects of such modules enter a digest by their names.
     """
     top = module.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        return top != "__main__"
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)
-    return file is not None and of_others(Path(file).resolve())
+    if file is None:  # a module in C has no file
+        return top in sys.stdlib_module_names and top != "__main__"
+    return of_others(Path(file).resolve())
 
 
 def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -273,14 +281,18 @@ def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
         with contextlib.suppress(ImportError, ValueError):  # ValueError: a module without a specification
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             top = importlib.util.find_spec(path.partition(".")[0])
-            if top and not (
-                top.name in sys.stdlib_module_names or of_others(Path(top.origin or "").resolve())
-            ):
+            if top and not _is_installed(top):
                 module = importlib.import_module(path)
                 yield from (getattr(module, name, module) for name in names or [""])
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imports(constant, scope)
+
+
+def _is_installed(found: importlib.machinery.ModuleSpec) -> bool:
+    """Returns whether a module that is not imported yet is of this package, of Python, or installed."""
+    place = found.origin if found.has_location else next(iter(found.submodule_search_locations or ()), None)
+    return place is None or of_others(Path(place).resolve())
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:

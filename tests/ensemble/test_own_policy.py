@@ -6,7 +6,7 @@ import pytest
 
 import pausejax
 from pausejax import parts
-from pausejax.ensemble import Choice, EnsemblePolicy, fit_pool, load_regression
+from pausejax.ensemble import Choice, EnsemblePolicy, Runs, fit_pool, load_regression, simulate
 from pausejax.ensemble.baselines import exp3, fixed
 from pausejax.ensemble.policy import certain_loss
 
@@ -36,6 +36,25 @@ def test_what_is_traced_and_what_shapes_the_policy_reach_it():
     assert (ours["sent_counts"].values[0] != ours["sent_counts"].values[1]).any()
     chosen = pausejax.simulate({"name": "single", "which": [1, 4]}, **STUDY)
     assert chosen["sent_counts"].values.argmax(axis=1).tolist() == [1, 4]
+
+
+@pytest.mark.slow
+def test_a_changed_constant_is_read():
+    """The part stays the same object, so JAX has a trace of it with the old constant."""
+    which = [1]
+
+    @parts.ensemble_policy
+    def single(*, num_models, num_runs):
+        """One model, always."""
+        chosen = (jnp.arange(num_models) == which[0]).astype(jnp.float32)
+        return fixed(jnp.broadcast_to(chosen[:, None], (num_models, num_runs)))
+
+    pool, runs = fit_pool(load_regression("diabetes")), Runs([0], 0.1, 0.1, 3.0, 50)
+    for place in (1, 4):
+        which[0] = place
+        studied = pausejax.simulate("single", **STUDY)["sent_counts"].values
+        direct = simulate(pool, "single", runs, rounds=60, num_clients=5, record_every=30)["sent_counts"]
+        assert studied.argmax(axis=1).tolist() == direct.argmax(axis=1).tolist() == [place]
 
 
 def test_a_file_is_refused(tmp_path):

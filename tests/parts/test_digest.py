@@ -59,6 +59,12 @@ CHANGES = {
         "class C(nn.Module):\n    @nn.compact\n    def __call__(self, x):\n        return x * {v}",
         "C().apply({{}}, 1.0)",
     ),
+    "an index": ("import pandas as pd\nC = pd.Series([1.0, 2.0], index=[{v}, 7])", "C[7]"),
+    "a mask": ("C = np.ma.masked_array([1.0, 2.0], [{v} == 1, False])", "C.sum()"),
+    "a coordinate": (
+        "import xarray as xr\nC = xr.DataArray([1.0, 2.0], coords={{'x': [{v}, 7]}})",
+        "C.sel(x=7).item()",
+    ),
     "an attribute of a function": ("def C(x):\n    return x * C.at\nC.at = {v}", "C(2)"),
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
 }
@@ -109,6 +115,17 @@ def test_a_part_of_an_imported_module_counts_by_what_it_reaches(tmp_path, monkey
     asked = [(offset, constant) for offset in (0.0, 3.0) for constant in (1.0, 2.0)]
     found = [digest(*values) for values in asked]
     assert len(set(found)) == len(asked) and [digest(*values) for values in asked] == found
+
+
+def test_a_module_of_ones_own_may_have_the_name_of_a_standard_module(tmp_path, monkeypatch):
+    (tmp_path / "sched.py").write_text("C = 1\ndef of(x):\n    return x * C\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sched", raising=False)
+    part = define(BEFORE + "import sched\n" + QUANTITY.format(reads="sched.of(2)"))
+    before = digest_of(part)
+    monkeypatch.setattr(sys.modules["sched"], "C", 2)
+    assert digest_of(part) != before
+    monkeypatch.delitem(sys.modules, "sched")
 
 
 IMPORTING = """
