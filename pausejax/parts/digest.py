@@ -258,20 +258,15 @@ def _is_foreign(module: str) -> bool:
     top = module.partition(".")[0]
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)
-    if file is None:  # a module in C has no file
-        return top in sys.stdlib_module_names and top != "__main__"
-    return of_others(Path(file).resolve())
+    # A module in C has no file.
+    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names - {"__main__"}
 
 
 def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
     """Yields what a code object, and those within it, import from the session's own modules.
 
     Libraries are left out, because the code has their names. So are modules that can't be found: the function
-    says so when it is called.
-
-    Args:
-      code: the code object.
-      scope: the global names of the code's function.
+    says so when it is called. `scope` has the global names of the function.
     """
     steps = list(dis.get_instructions(code))
     for place, step in enumerate(steps):
