@@ -273,7 +273,7 @@ def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
         if step.opname != "IMPORT_NAME":
             continue
         level, names = (steps[place - back].argval for back in (2, 1))
-        with contextlib.suppress(ImportError, ValueError):  # ValueError: a module without a specification
+        with contextlib.suppress(Exception):  # the function raises it when it is called
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             top = importlib.util.find_spec(path.partition(".")[0])
             if top and not _is_installed(top):
