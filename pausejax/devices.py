@@ -91,13 +91,12 @@ def forget_changed(digests: Mapping[tuple[str, str], str]) -> None:
     """Clears JAX's caches if a part of one's own is new or has changed since this process traced it.
 
     JAX recognizes a function by its identity. So it does not trace a function again after a notebook has
-    changed a global value that the function reads. A new part may call functions that JAX has traced for an
-    older part.
+    changed a global value that the function reads. A new part may call functions that JAX has traced before.
 
     Args:
       digests: digests of the parts that are about to be traced, `Study.outsiders`.
     """
-    if _traced and digests.items() - _traced.items():
+    if digests.items() - _traced.items():
         jax.clear_caches()
     _traced.update(digests)
 

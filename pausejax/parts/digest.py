@@ -11,10 +11,7 @@ import copyreg
 import dis
 import functools
 import hashlib
-import importlib.machinery
 import importlib.util
-import sys
-import sysconfig
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from pausejax.parts.origin import in_package, is_foreign, is_installed, of_others
 from pausejax.parts.part import Part, PartError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
@@ -32,28 +30,6 @@ _DESCRIBING = frozenset(
     )
 )
 """Attributes of a class that do not change what the class does."""
-
-
-@functools.cache
-def package() -> Path:
-    """Returns the folder of this package."""
-    return Path(__file__).resolve().parents[1]
-
-
-@functools.cache
-def _standard() -> Path:
-    return Path(sysconfig.get_path("stdlib")).resolve()
-
-
-def in_package(file: str) -> bool:
-    """Returns whether a file belongs to this package."""
-    return Path(file).is_relative_to(package())
-
-
-def of_others(path: Path) -> bool:
-    """Returns whether a file belongs to this package, to Python, or to an installed package."""
-    installed = {"site-packages", "dist-packages"}
-    return in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
 
 
 def is_of_session(part: Part) -> bool:
@@ -133,12 +109,12 @@ class _Content:
             self._add_code(value, name)
         elif isinstance(value, types.ModuleType):
             self._put("module", value.__name__)
-            if not _is_foreign(value.__name__):
+            if not is_foreign(value.__name__):
                 own = {key: one for key, one in vars(value).items() if not key.startswith("__")}
                 self._add_all(own, name)
         elif isinstance(value, type):
             self._put("class", value.__module__, value.__qualname__)
-            if not _is_foreign(value.__module__):
+            if not is_foreign(value.__module__):
                 self.add(value.__bases__, f"{name}.__bases__")
                 own = {key: one for key, one in vars(value).items() if key not in _DESCRIBING}
                 self._add_all(own, name)
@@ -153,8 +129,10 @@ class _Content:
                 self.add(one, f"{name}[{key!r}]")
         elif isinstance(value, set | frozenset):
             self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
-        elif _is_array(value):
+        elif hasattr(value, "__array__") and hasattr(value, "dtype"):
             self._add_array(value, name)
+            if beside := _beside(value):
+                self.add(beside, name)
         else:
             self._add_object(value, name)
 
@@ -166,7 +144,7 @@ class _Content:
     def _add_function(self, function: types.FunctionType, name: str) -> None:
         code = function.__code__
         home = str(function.__globals__.get("__name__"))
-        if _is_foreign(home):
+        if is_foreign(home):
             self._put("function", home, function.__qualname__)
         else:
             self._add_code(code, name)
@@ -233,11 +211,16 @@ class _Content:
                 self.add([list(one) if isinstance(one, Iterator) else one for one in how], name)
 
 
-def _is_array(value: Any) -> bool:
-    """Returns whether a value is an array or scalar of NumPy or JAX, without index, mask or coordinates."""
-    library = type(value).__module__
-    known = library == "numpy" or library.partition(".")[0] in ("jax", "jaxlib")
-    return known and hasattr(value, "__array__") and hasattr(value, "dtype")
+def _beside(array: Any) -> tuple[Any, ...]:
+    """Returns what an array holds beside its numbers: a mask, an index, or dimensions and coordinates."""
+    library = type(array).__module__.partition(".")[0]
+    if isinstance(array, np.ma.MaskedArray):
+        return (np.asarray(array.mask),)
+    if library == "pandas" and hasattr(array, "index"):
+        return (np.asarray(array.index),)
+    if library == "xarray":
+        return array.dims, {key: np.asarray(one) for key, one in getattr(array, "coords", {}).items()}
+    return ()
 
 
 def _alone(value: Any, name: str) -> str:
@@ -248,18 +231,6 @@ def _alone(value: Any, name: str) -> str:
 
 def _public(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_")}
-
-
-def _is_foreign(module: str) -> bool:
-    """Returns whether a module is of this package, of Python, or installed.
-
-    Objects of such modules enter a digest by their names.
-    """
-    top = module.partition(".")[0]
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
-    file = next(filter(None, files), None)
-    # A module in C has no file.
-    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names - {"__main__"}
 
 
 def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -276,18 +247,19 @@ def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
         with contextlib.suppress(Exception):  # the function raises it when it is called
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             top = importlib.util.find_spec(path.partition(".")[0])
-            if top and not _is_installed(top):
+            if top and not is_installed(top):
                 module = importlib.import_module(path)
-                yield from (getattr(module, name, module) for name in names or [""])
+                yield from (_attribute(module, name) for name in names or [""])
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imports(constant, scope)
 
 
-def _is_installed(found: importlib.machinery.ModuleSpec) -> bool:
-    """Returns whether a module that is not imported yet is of this package, of Python, or installed."""
-    place = found.origin if found.has_location else next(iter(found.submodule_search_locations or ()), None)
-    return place is None or of_others(Path(place).resolve())
+def _attribute(module: types.ModuleType, name: str) -> Any:
+    """Returns what `from module import name` gives, which may be a module; `module` itself without a name."""
+    if name and not hasattr(module, name):
+        return importlib.import_module(f"{module.__name__}.{name}")
+    return getattr(module, name, module)
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:

@@ -21,8 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pausejax.parts.digest import digest_of, in_package, of_others
+from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import imported
+from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 

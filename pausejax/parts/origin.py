@@ -1,0 +1,47 @@
+"""Tells whether a file or a module belongs to this package, to Python, or to an installed package."""
+
+import functools
+import importlib.machinery
+import sys
+import sysconfig
+from pathlib import Path
+
+
+@functools.cache
+def package() -> Path:
+    """Returns the folder of this package."""
+    return Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def _standard() -> Path:
+    return Path(sysconfig.get_path("stdlib")).resolve()
+
+
+def in_package(file: str) -> bool:
+    """Returns whether a file belongs to this package."""
+    return Path(file).is_relative_to(package())
+
+
+def of_others(path: Path) -> bool:
+    """Returns whether a file belongs to this package, to Python, or to an installed package."""
+    installed = {"site-packages", "dist-packages"}
+    return in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+
+
+def is_foreign(module: str) -> bool:
+    """Returns whether a module is of this package, of Python, or installed.
+
+    Objects of such modules enter a digest by their names.
+    """
+    top = module.partition(".")[0]
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
+    file = next(filter(None, files), None)
+    # A module in C has no file.
+    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names - {"__main__"}
+
+
+def is_installed(found: importlib.machinery.ModuleSpec) -> bool:
+    """Returns whether a module that is not imported yet is of this package, of Python, or installed."""
+    place = found.origin if found.has_location else next(iter(found.submodule_search_locations or ()), None)
+    return place is None or of_others(Path(place).resolve())
