@@ -35,10 +35,12 @@ def is_foreign(module: str) -> bool:
     Objects of such modules enter a digest by their names.
     """
     top = module.partition(".")[0]
+    if top == "__main__":  # under `python -m cProfile script.py`, for example, its file is one of Python
+        return False
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)
     # A module in C has no file.
-    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names - {"__main__"}
+    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names
 
 
 def is_installed(found: importlib.machinery.ModuleSpec) -> bool:

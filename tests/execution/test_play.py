@@ -312,7 +312,7 @@ def test_progress_of_a_study_without_rounds_adds_up_to_its_runs(tmp_path):
     document = {
         "mode": "ensemble",
         "seeds": 2,
-        "eval_every": 3,
+        "eval_every": 2,
         "network": {"num_clients": 1},
         "data": {"dataset": "diabetes"},
         "policy": [{"name": "exp3"}],

@@ -122,6 +122,16 @@ def test_a_part_of_an_imported_module_counts_by_what_it_reaches(tmp_path, monkey
     assert len(set(found)) == len(asked) and [digest(*values) for values in asked] == found
 
 
+def test_a_script_counts_as_ones_own_under_a_profiler(monkeypatch):
+    """`python -m cProfile script.py` executes the script in a module of Python."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", importlib.__file__, raising=False)
+    space, found = {"__name__": "__main__"}, []
+    for number in (1, 2):
+        exec(compile(BEFORE + f"C = {number}" + QUANTITY.format(reads="C"), "<cell>", "exec"), space)
+        found.append(digest_of(parts.registered_parts().get("quantity", "noted")))
+    assert found[0] != found[1]
+
+
 def test_a_module_of_ones_own_may_have_the_name_of_a_standard_module(tmp_path, monkeypatch):
     (tmp_path / "sched.py").write_text("C = 1\ndef of(x):\n    return x * C\n")
     monkeypatch.syspath_prepend(tmp_path)
