@@ -239,7 +239,7 @@ def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
     Libraries are left out, because the code has their names. So are modules that can't be found: the function
     says so when it is called. `scope` has the global names of the function.
     """
-    steps = list(dis.get_instructions(code))
+    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
     for place, step in enumerate(steps):
         if step.opname != "IMPORT_NAME":
             continue

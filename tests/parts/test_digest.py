@@ -147,6 +147,7 @@ IMPORTING = """
 @parts.quantity
 def noted(snapshot):
     'A number.'
+    {many}
     import math, no_module_of_this_name
     {line}
     return jnp.float32(C)
@@ -164,7 +165,8 @@ def noted(snapshot):
 def test_a_module_that_a_part_imports_stands_in_its_digest(tmp_path, monkeypatch, line):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    part, found = define(BEFORE + IMPORTING.format(line=line)), []
+    many = "; ".join(f"many.x{n} = {n}.5" for n in range(300))  # Python prefixes the arguments of later steps
+    part, found = define(BEFORE + IMPORTING.format(line=line, many=many)), []
     (tmp_path / "own_numbers").mkdir()
     (tmp_path / "own_numbers" / "__init__.py").touch()
     for number in (1, 25, 1):
