@@ -41,9 +41,8 @@ def refuse_joined(result: xr.Dataset) -> None:
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
     lengths, or runs of one label that differ in the policy, in a parameter that is no axis, in a file or in
-    own code.
-    A parameter that follows from an axis, such as a rate that depends on the data set, may differ between
-    settings.
+    the user's code. A parameter that follows from an axis, such as a rate that depends on the data set, may
+    differ between settings.
 
     Raises:
       ValueError: runs have different values of `study`, or runs of one setting differ in a parameter, in

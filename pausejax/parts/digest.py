@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.parts.origin import in_package, is_foreign, is_installed, of_others
+from pausejax.parts.origin import in_package, is_foreign, is_foreign_spec, of_others
 from pausejax.parts.part import Part, PartError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
@@ -234,20 +234,24 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields what a code object, and those within it, import from the session's own modules.
+    """Yields the objects that a function imports from the session's own modules when it is called.
 
-    Libraries are left out, because the code has their names. So are modules that can't be found: the function
-    says so when it is called. `scope` has the global names of the function.
+    Libraries are left out: `code` contains their names. Modules that can't be imported are left out too: the
+    call of the function reports them.
+
+    Args:
+      code: the function's code. Code objects within it count too.
+      scope: the function's global names.
     """
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
     for place, step in enumerate(steps):
         if step.opname != "IMPORT_NAME":
             continue
         level, names = (steps[place - back].argval for back in (2, 1))
-        with contextlib.suppress(Exception):  # the function raises it when it is called
+        with contextlib.suppress(Exception):  # the call of the function raises it
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             top = importlib.util.find_spec(path.partition(".")[0])
-            if top and not is_installed(top):
+            if top and not is_foreign_spec(top):
                 module = importlib.import_module(path)
                 yield from (_attribute(module, name) for name in names or [""])
     for constant in code.co_consts:

@@ -43,7 +43,7 @@ def is_foreign(module: str) -> bool:
     return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names
 
 
-def is_installed(found: importlib.machinery.ModuleSpec) -> bool:
-    """Returns whether a module that is not imported yet is of this package, of Python, or installed."""
+def is_foreign_spec(found: importlib.machinery.ModuleSpec) -> bool:
+    """Returns what `is_foreign` would return for a module that is not imported yet."""
     place = found.origin if found.has_location else next(iter(found.submodule_search_locations or ()), None)
     return place is None or of_others(Path(place).resolve())

@@ -23,7 +23,8 @@ class Fault(NamedTuple):
     code: jax.Array | np.ndarray
     """int32, code of the mistake; FINE (0) if there is none."""
     weight: jax.Array | np.ndarray
-    """float32, the invalid weight (UNFIT_WEIGHT), sum of weights (UNFIT_SUM) or `Cohort.total`."""
+    """float32, the invalid number: a weight (UNFIT_WEIGHT), the sum of the weights (UNFIT_SUM), or
+    `Cohort.total` (UNFIT_TOTAL)."""
 
 
 def checked(policy: Any, part: Part, num_clients: int) -> Policy:

@@ -83,7 +83,7 @@ def _check(result: xr.Dataset) -> None:
             raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     try:
         soundness.check(result)
-        refuse_joined(result)  # otherwise the page and means would average unlike runs
+        refuse_joined(result)  # means would average unlike runs
     except ValueError as error:
         raise ValueError(f"{error}. Nothing was saved") from error
     _check_lengths(result)

@@ -167,7 +167,7 @@ class Study:
         return sorted([*(source.digest for source in self.parts.sources), *outside])
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
-        """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
+        """Returns what a run's results depend on, except the seed, as JSON with sorted keys.
 
         Files that parameters name, and those of `code`, count by their content and not by their names.
         """
