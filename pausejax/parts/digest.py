@@ -6,20 +6,21 @@ all that the part's function reaches: its code, its closures, and the global nam
 session's functions, classes and constants. It covers objects of installed libraries by their names.
 """
 
-import contextlib
 import copyreg
-import dis
 import functools
 import hashlib
-import importlib.util
+import random
+import sys
 import types
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pausejax.parts.origin import in_package, is_foreign, is_foreign_spec, of_others
+from pausejax.parts.code import globals_of, imports_of
+from pausejax.parts.origin import in_package, is_foreign, of_others
 from pausejax.parts.part import Part, PartError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
@@ -27,9 +28,15 @@ _DESCRIBING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
         *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
+        *("__slotnames__", "_value2member_map_"),
     )
 )
-"""Attributes of a class that do not change what the class does."""
+"""Attributes of a class that do not change what the class does. Python adds some of them while a class is
+used."""
+_SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
+"""Generators whose states differ in each process. Libraries hold them, for example in `scipy.stats.norm`."""
+
+_CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def is_of_session(part: Part) -> bool:
@@ -55,6 +62,8 @@ def digest_of(part: Part) -> str:
     content = _Content()
     try:
         content.add(part.function, part.name)
+        if part.notes:
+            content.add(dict(part.notes), part.name)
     except _NoDigest as error:
         raise PartError(
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
@@ -114,25 +123,27 @@ class _Content:
                 self._add_all(own, name)
         elif isinstance(value, type):
             self._put("class", value.__module__, value.__qualname__)
-            if not is_foreign(value.__module__):
-                self.add(value.__bases__, f"{name}.__bases__")
+            if not _is_named_by_library(value):
+                self.add((type(value), value.__bases__), f"{name}.__bases__")
                 own = {key: one for key, one in vars(value).items() if key not in _DESCRIBING}
                 self._add_all(own, name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
             for place, one in enumerate(value):
                 self.add(one, f"{name}[{place}]")
-        elif isinstance(value, dict | types.MappingProxyType):
+        elif type(value) in (dict, types.MappingProxyType):
             self._put(type(value).__name__, len(value))
             for key, one in value.items():
                 self.add(key, name)
                 self.add(one, f"{name}[{key!r}]")
         elif isinstance(value, set | frozenset):
             self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
+            self._add_subclass(value, name)
         elif hasattr(value, "__array__") and hasattr(value, "dtype"):
             self._add_array(value, name)
             if beside := _beside(value):
                 self.add(beside, name)
+            self._add_subclass(value, name)
         else:
             self._add_object(value, name)
 
@@ -151,9 +162,9 @@ class _Content:
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
             self._add_all(_public(function.__dict__), name)
-            for imported in _imports(code, function.__globals__):
+            for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
-            for key in sorted(set(_globals(code)) & function.__globals__.keys()):
+            for key in sorted(set(globals_of(code)) & function.__globals__.keys()):
                 self._put(key)
                 self.add(function.__globals__[key], key)
         for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -184,10 +195,19 @@ class _Content:
         else:
             self._put(found.tobytes())
 
+    def _add_subclass(self, value: Any, name: str) -> None:
+        """Adds what a value of a subclass has beside its numbers or members."""
+        if not _is_of_library(type(value)):
+            self.add((type(value), getattr(value, "__dict__", {})), name)
+        elif isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as `np.matrix`
+            self._put(type(value).__qualname__)
+
     def _add_object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
         if isinstance(value, property):
             self.add((value.fget, value.fset), name)
+        elif isinstance(value, functools.cached_property):
+            self.add(value.func, name)
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, name)
         elif isinstance(value, types.MethodType):
@@ -198,28 +218,68 @@ class _Content:
             self._put(value.__qualname__)
         elif callable(getattr(value, "__wrapped__", None)):  # such as a jitted or cached function
             self.add(value.__wrapped__, name)
-            self._add_all(_public(getattr(value, "__dict__", {})), name)
+            attributes = getattr(value, "__dict__", {})
+            hidden = "_" if _is_of_library(type(value)) else "__"
+            self._add_all({key: one for key, one in attributes.items() if not key.startswith(hidden)}, name)
+        elif any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES):
+            pass
         else:
             try:
                 registered = copyreg.dispatch_table.get(type(value))
                 how = registered(value) if registered else value.__reduce_ex__(4)
             except Exception as error:
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
-            if isinstance(how, str):
+            if not isinstance(how, str):
+                self.add([_state(one, type(value)) for one in how], name)
+            elif how.replace(".", "").isidentifier():
                 self._put(how)
-            else:
-                self.add([list(one) if isinstance(one, Iterator) else one for one in how], name)
+            else:  # such as a function of `np.frompyfunc`
+                raise _NoDigest(f"{name}, a {type(value).__qualname__}")
+
+
+def _is_of_library(kind: type) -> bool:
+    # In some classes of Cython, `__module__` describes the attribute of the instances.
+    return not isinstance(kind.__module__, str) or is_foreign(kind.__module__)
+
+
+def _is_named_by_library(kind: type) -> bool:
+    """Returns whether a class is of Python or a library, and its name stands for it.
+
+    A library may also make a class from a class of one's own, such as `flax.linen.remat(Block)`. Its name
+    does not say from which.
+    """
+    if not _is_of_library(kind):
+        return False
+    found: Any = sys.modules.get(str(kind.__module__))
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    written_in_c = not isinstance(vars(kind).get("__module__"), str)
+    return found is kind or written_in_c
+
+
+def _state(part: Any, kind: type) -> Any:
+    """Returns one part of an object's state, without what Python and flax add while the object is used."""
+    if not isinstance(part, dict):
+        return list(part) if isinstance(part, Iterator) else part
+    kept = {
+        key: one
+        for key, one in part.items()
+        if not isinstance(getattr(kind, str(key), None), functools.cached_property)
+        and type(one).__qualname__ != "FlaxId"
+    }
+    return kept or None
 
 
 def _beside(array: Any) -> tuple[Any, ...]:
-    """Returns what an array holds beside its numbers: a mask, an index, or dimensions and coordinates."""
+    """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
     library = type(array).__module__.partition(".")[0]
     if isinstance(array, np.ma.MaskedArray):
         return (np.asarray(array.mask),)
     if library == "pandas" and hasattr(array, "index"):
-        return (np.asarray(array.index),)
+        return np.asarray(array.index), getattr(array, "name", None), array.attrs
     if library == "xarray":
-        return array.dims, {key: np.asarray(one) for key, one in getattr(array, "coords", {}).items()}
+        coords = {key: np.asarray(one) for key, one in getattr(array, "coords", {}).items()}
+        return array.dims, coords, getattr(array, "name", None), array.attrs
     return ()
 
 
@@ -231,46 +291,3 @@ def _alone(value: Any, name: str) -> str:
 
 def _public(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_")}
-
-
-def _imports(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the objects that a function imports from the session's own modules when it is called.
-
-    Libraries are left out: `code` contains their names. Modules that can't be imported are left out too: the
-    call of the function reports them.
-
-    Args:
-      code: the function's code. Code objects within it count too.
-      scope: the function's global names.
-    """
-    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    for place, step in enumerate(steps):
-        if step.opname != "IMPORT_NAME":
-            continue
-        level, names = (steps[place - back].argval for back in (2, 1))
-        with contextlib.suppress(Exception):  # the call of the function raises it
-            path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
-            top = importlib.util.find_spec(path.partition(".")[0])
-            if top and not is_foreign_spec(top):
-                module = importlib.import_module(path)
-                yield from (_attribute(module, name) for name in names or [""])
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _imports(constant, scope)
-
-
-def _attribute(module: types.ModuleType, name: str) -> Any:
-    """Returns what `from module import name` gives, which may be a module; `module` itself without a name."""
-    if name and not hasattr(module, name):
-        return importlib.import_module(f"{module.__name__}.{name}")
-    return getattr(module, name, module)
-
-
-def _globals(code: types.CodeType) -> Iterator[str]:
-    """Yields the global names that a code object, and those within it, may read."""
-    for step in dis.get_instructions(code):
-        if step.opname.startswith("LOAD_") and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
-            yield step.argval
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _globals(constant)
