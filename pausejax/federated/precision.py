@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
+from jax.extend.core import primitives
 
 Precision = Literal["highest", "tf32", "bf16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -29,6 +30,10 @@ def in_precision(apply: Callable[..., Any], precision: Precision) -> Callable[..
     `precision`.
 
     Products inside a function with its own derivative (`jax.custom_vjp`) stay float32.
+
+    Raises:
+      ValueError: `apply` multiplies inside an operation, such as `jax.shard_map`, whose products can't be
+        rounded.
     """
 
     def exact(*args: Any, **kwargs: Any) -> Any:
@@ -65,6 +70,10 @@ def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array
     for equation in closed.jaxpr.eqns:
         if equation.primitive.name in _PRODUCTS:
             found = [_product(equation, precision, *map(read, equation.invars))]
+        elif equation.primitive is primitives.remat_p:  # `jax.checkpoint`
+            again = core.ClosedJaxpr(equation.params["jaxpr"], ())
+            keep = {name: equation.params[name] for name in ("prevent_cse", "policy")}
+            found = jax.checkpoint(partial(_evaluate, again, precision), **keep)(*map(read, equation.invars))
         else:
             inner = [atom for atom in equation.invars if not isinstance(atom, core.Literal)]
             alone = _alone(closed.jaxpr, equation, inner, precision)
@@ -76,30 +85,35 @@ def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array
 def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precision) -> core.Jaxpr:
     """Returns one equation as a function of its variables; products inside use rounded operands."""
     if equation.primitive.name not in _OWN_DERIVATIVES:
-        params = {name: _within(value, precision) for name, value in equation.params.items()}
+        operation = equation.primitive.name
+        params = {name: _within(value, precision, operation) for name, value in equation.params.items()}
         equation = equation.replace(params=params)
     return jaxpr.replace(constvars=[], invars=inner, outvars=equation.outvars, eqns=[equation])
 
 
-def _within(value: Any, precision: Precision) -> Any:
+def _within(value: Any, precision: Precision, operation: str) -> Any:
     """Returns a parameter of an operation, such as a loop body; products inside use rounded operands."""
     if isinstance(value, tuple) and any(isinstance(part, core.ClosedJaxpr) for part in value):
-        return tuple(_within(part, precision) for part in value)
-    if not isinstance(value, core.ClosedJaxpr) or not _multiplies(value):
+        return tuple(_within(part, precision, operation) for part in value)
+    if not _multiplies(value):
         return value
+    if isinstance(value, core.Jaxpr):
+        raise ValueError(
+            f'precision = "{precision}": the products of a {operation} can\'t be rounded. Use "highest"'
+        )
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in value.in_avals]
     return jax.make_jaxpr(partial(_evaluate, value, precision))(*shapes)
 
 
-def _multiplies(closed: core.ClosedJaxpr) -> bool:
-    def inside(value: Any) -> bool:
-        if isinstance(value, tuple):
-            return any(inside(part) for part in value)
-        return isinstance(value, core.ClosedJaxpr) and _multiplies(value)
-
+def _multiplies(value: Any) -> bool:
+    """Returns whether a parameter of an operation has products inside."""
+    if isinstance(value, tuple):
+        return any(map(_multiplies, value))
+    if not isinstance(value, core.ClosedJaxpr | core.Jaxpr):
+        return False
     return any(
-        equation.primitive.name in _PRODUCTS or any(map(inside, equation.params.values()))
-        for equation in closed.jaxpr.eqns
+        equation.primitive.name in _PRODUCTS or any(map(_multiplies, equation.params.values()))
+        for equation in value.eqns
     )
 
 

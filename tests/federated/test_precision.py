@@ -35,12 +35,30 @@ def in_a_choice(left, right):
     return lax.cond(jnp.sum(left) > -jnp.inf, product, lambda left, right: 0 * (left @ right), left, right)
 
 
+def in_a_checkpoint(left, right):
+    return jax.checkpoint(product)(left, right)
+
+
+def in_a_checkpoint_of_a_scan(left, right):
+    return jax.checkpoint(in_a_scan)(left, right)
+
+
+def in_a_scan_of_a_checkpoint(left, right):
+    return lax.scan(lambda total, row: (total, in_a_checkpoint(row, right)), 0.0, left)[1]
+
+
 def in_a_function(left, right):
     return jax.jit(product)(left, right)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("multiply", [product, in_a_scan, in_a_choice, in_a_function])
+@pytest.mark.parametrize(
+    "multiply",
+    [
+        *(product, in_a_scan, in_a_choice, in_a_function),
+        *(in_a_checkpoint, in_a_checkpoint_of_a_scan, in_a_scan_of_a_checkpoint),
+    ],
+)
 def test_operands_are_rounded_and_sums_are_not(multiply, precision):
     rng, bits = np.random.default_rng(0), BITS[precision]
     left, right = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 40), (40, 3)))
@@ -52,12 +70,13 @@ def test_operands_are_rounded_and_sums_are_not(multiply, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_gradients_multiply_rounded_operands_too(precision):
+@pytest.mark.parametrize("multiply", [product, in_a_scan, in_a_checkpoint, in_a_scan_of_a_checkpoint])
+def test_gradients_multiply_rounded_operands_too(multiply, precision):
     rng, bits = np.random.default_rng(1), BITS[precision]
     left, right, weight = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 40), (40, 3), (5, 3)))
 
     def weighted(left, right):
-        return jnp.sum(weight * in_precision(product, precision)(left, right))
+        return jnp.sum(weight * in_precision(multiply, precision)(left, right))
 
     by_left, by_right = jax.jit(jax.grad(weighted, (0, 1)))(left, right)
     left, right, weight = (to_bits(x, bits) for x in (left, right, weight))
@@ -102,6 +121,16 @@ def test_keywords_constants_and_integers_pass_through():
         jnp.asarray(whole), jnp.asarray([[1], [0], [2]])
     )
     np.testing.assert_array_equal(scaled, [[4], [13]])
+
+
+def test_products_that_cannot_be_rounded_are_refused():
+    mesh = jax.make_mesh((1,), ("axis",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.PartitionSpec("axis")
+    parallel = jax.shard_map(product, mesh=mesh, in_specs=(rows, None), out_specs=rows)
+    left, right = jnp.ones((2, 3)), jnp.ones((3, 2))
+    with pytest.raises(ValueError, match='precision = "bf16": the products of a shard_map can\'t be rounded'):
+        in_precision(parallel, "bf16")(left, right)
+    assert (in_precision(parallel, "highest")(left, right) == 3).all()
 
 
 def test_a_function_that_keeps_its_own_derivative_keeps_it():

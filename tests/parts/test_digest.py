@@ -246,7 +246,7 @@ def test_all_that_a_part_reaches_stands_in_its_digest(change):
 def test_the_arguments_of_a_quantitys_decorator_stand_in_its_digest():
     """A finished folder keeps metrics that were computed with them."""
     text = BEFORE + QUANTITY.format(reads="0")
-    ways = ("", "(reduce='last')", "(maximize=True)")
+    ways = ("", "(reduce='mean')", "(maximize=True)")
     found = [digest_of(define(text.replace("parts.quantity", f"parts.quantity{way}"))) for way in ways]
     assert len(set(found)) == len(ways)
 
