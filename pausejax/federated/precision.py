@@ -97,7 +97,7 @@ def _within(value: Any, precision: Precision, operation: str) -> Any:
         return tuple(_within(part, precision, operation) for part in value)
     if not _multiplies(value):
         return value
-    if isinstance(value, core.Jaxpr):
+    if operation == "shard_map" or not isinstance(value, core.ClosedJaxpr):
         raise ValueError(
             f'precision = "{precision}": the products of a {operation} can\'t be rounded. Use "highest"'
         )
