@@ -1,14 +1,14 @@
-"""Finds, executes and hashes users' files with parts, and sends them to other processes.
+"""Finds and executes users' files with parts, and sends them to other processes.
 
 A study names these files in `use`: each entry is a path from the spec's folder, or a module. Executing a file
 registers its parts in the study's own layer, a registry on top of the package's parts. If the file imports a
-module from its own folder, the module's content is hashed and sent too.
+module from its own folder, the module's content is hashed and sent too. Modules of one's own in other folders
+are hashed, and not sent.
 """
 
 import atexit
 import dataclasses
 import functools
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,33 +26,9 @@ from pausejax.parts.imports import imported
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
+from pausejax.parts.source import Source, digests_of
 
 ENTRY_POINTS = "pausejax.extensions"
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """One entry of `use`: a module with every file of its folder that it needs."""
-
-    entry: str
-    """The entry as the spec writes it."""
-    module: str
-    """Name of the module, relative to the folder that holds its files."""
-    files: Mapping[str, bytes]
-    """Content of each file by its path, relative to the same folder."""
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """SHA-256 over the names and contents of the files."""
-        return _digest(self.files)
-
-
-def _digest(files: Mapping[str, bytes]) -> str:
-    found = hashlib.sha256()
-    for name in sorted(files):
-        found.update(f"{name} {len(files[name])};".encode())
-        found.update(files[name])
-    return found.hexdigest()
 
 
 class Layer(Parts):
@@ -98,11 +74,11 @@ _LOADED: dict[tuple[str, str], Layer] = {}
 def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
     known = _LOADED.get((entry, str(path)))
-    if known and known.sources[0].digest == _digest(_contents(base, known.sources[0].files)):
+    if known and known.sources[0].is_current(base):
         return known
     with collecting() as collected:
-        files = _execute(entry, base, module)
-    layer = Layer(registered_parts(), [Source(entry, module, files)])
+        source = _execute(entry, base, module)
+    layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True))
     _LOADED[entry, str(path)] = layer
@@ -133,16 +109,20 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
-    """Imports a module anew and returns the files of its folder that it needs, by relative path."""
+def _execute(entry: str, base: Path, module: str) -> Source:
+    """Imports a module anew; returns it with the files of its folder and the other modules that it needs."""
     top = module.partition(".")[0]
 
     def belongs(name: str, path: Path) -> bool:
-        return path.is_relative_to(base) and (name.partition(".")[0] == top or not of_others(path))
+        return (path.is_relative_to(base) and name.partition(".")[0] == top) or not of_others(path)
 
     reached = imported(base, module, belongs)
+    beside = {name: path for name, path in reached.items() if _is_beside(base, name, path)}
+    elsewhere = {name: path for name, path in reached.items() if name not in beside}
+    digests = digests_of(elsewhere)
+    _refuse_outdated(entry, elsewhere, digests)
     _forget(entry, module)
-    _forget_helpers(entry, module, reached)
+    _forget_helpers(entry, module, beside)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
     # Python detects outdated bytecode by the source's time in seconds and its size. Both can stay equal while
@@ -159,9 +139,31 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
         sys.path.remove(str(base))
         sys.dont_write_bytecode = writes_none
     loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
-    inside = reached | {name: path for name, path in loaded.items() if path and belongs(name, path)}
-    _OURS.update(inside)
-    return {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*inside.values()})}
+    for name, path in loaded.items():
+        if path and path.is_relative_to(base) and belongs(name, path) and name not in elsewhere:
+            beside[name] = path
+    _OURS.update(beside)
+    files = {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*beside.values()})}
+    return Source(entry, module, files, elsewhere, digests)
+
+
+def _is_beside(base: Path, name: str, path: Path) -> bool:
+    """Returns whether a file is the one in which Python looks for a module in the folder `base`."""
+    beside = base.joinpath(*name.split("."))
+    return path in (beside.with_name(f"{beside.name}.py").resolve(), (beside / "__init__.py").resolve())
+
+
+# Digests of modules in other folders when they were imported. Python does not read them again.
+_IMPORTED: dict[Path, str] = {}
+
+
+def _refuse_outdated(entry: str, elsewhere: Mapping[str, Path], digests: Mapping[str, str]) -> None:
+    """Raises a PartError if the file of a module was changed after Python imported it."""
+    for name, path in elsewhere.items():
+        if name not in sys.modules:
+            _IMPORTED[path] = digests[name]
+        elif _IMPORTED.setdefault(path, digests[name]) != digests[name]:
+            raise PartError(f"use: {entry}: {path} has changed since Python imported it. Restart Python")
 
 
 def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:
@@ -226,10 +228,6 @@ def _where(error: BaseException, base: Path, module: str) -> str:
     return f"line {line}: " if itself else f"{path.relative_to(base)}: line {line}: "
 
 
-def _contents(base: Path, names: Iterator[str] | Mapping[str, bytes]) -> dict[str, bytes]:
-    return {name: (base / name).read_bytes() for name in names if (base / name).is_file()}
-
-
 @functools.cache
 def _load_entry_points() -> None:
     """Imports the entry points of installed packages, once; their parts are registered for the process."""
@@ -254,6 +252,8 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     for source in sources:
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
         found = _load_one(entry, str(_written(source)))
+        for name in source.digests.items() ^ found.sources[0].digests.items():
+            raise PartError(f"use: {source.entry}: the module {name[0]} has another content on this machine")
         layers.append(Layer(registered_parts(), [source]))
         layers[-1].merge(found)
     return _over(layers)
@@ -278,13 +278,3 @@ def _written(source: Source) -> Path:
             path.write_bytes(content)
         _WRITTEN[key] = folder
     return _WRITTEN[key]
-
-
-def digest_of_file(path: Path) -> str:
-    """Returns the SHA-256 of a file's content.
-
-    Raises:
-      OSError: the file can't be read.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

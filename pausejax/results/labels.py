@@ -24,8 +24,7 @@ from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Kind, Plan, Study
 from pausejax.version import __version__
 
-_version = functools.cache(importlib.metadata.version)
-"""Returns the version of an installed package. The versions are cached, because each is read from files."""
+_version = functools.cache(importlib.metadata.version)  # each call would read files
 
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
@@ -252,10 +251,12 @@ def provenance(command: str = "") -> Provenance:
 
 
 def used_files(study: Study) -> dict[str, str]:
-    """Returns the digests of files and of parts defined in this session on which the runs depend, by name."""
-    sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
+    """Returns the digests of files, modules and parts of this session on which the runs depend, by name."""
+    found = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
+    for source in study.parts.sources:
+        found |= source.digests
     parts = {f"{category} {name}": digest for (category, name), digest in study.outsiders.items()}
-    return {**sources, **parts, **study.files}
+    return {**found, **parts, **study.files}
 
 
 def copies(study: Study) -> dict[str, bytes]:
@@ -263,8 +264,7 @@ def copies(study: Study) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for number, source in enumerate(study.parts.sources, 1):
         for name, content in source.files.items():
-            # Files in different folders may have the same name.
-            alone = found.get(name, content) == content
+            alone = found.get(name, content) == content  # files in different folders may have the same name
             found[name if alone else f"{number}/{name}"] = content
     return found
 

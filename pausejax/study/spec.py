@@ -16,7 +16,8 @@ from typing import Any
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
-from pausejax.parts.extensions import digest_of_file, load
+from pausejax.parts.extensions import load
+from pausejax.parts.source import digest_of_file
 from pausejax.spelling import nearest
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling

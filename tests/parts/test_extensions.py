@@ -91,6 +91,7 @@ def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
     assert "helper.py: its content has changed since" in capsys.readouterr().err
 
 
+LAB = "from lab_models import BEGIN"
 HELPERS = {
     "plain.py": "BEGIN = 1\n",
     "pack/__init__.py": "",
@@ -134,6 +135,31 @@ def test_a_helper_whose_name_another_module_has_is_refused(tmp_path, monkeypatch
         kinds.load(spec)
     del sys.modules["twice"]
     assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
+
+
+def test_modules_of_ones_own_in_another_folder_count_too(tmp_path, monkeypatch):
+    """Such as a module beside the script, or a package of the lab that is installed in place."""
+    (tmp_path / "lab_models").mkdir()
+    (tmp_path / "lab_models" / "__init__.py").write_text("from lab_models.deep import BEGIN\n")
+    deep, spec = tmp_path / "lab_models" / "deep.py", write(tmp_path / "parts", "BEGIN", more=LAB)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names, begins = [], []
+    for number in (1, 2, 1):
+        deep.write_text(f"BEGIN = {number}\n# {'changed' * number}\n")
+        for name in ("lab_models", "lab_models.deep"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        study = kinds.load(spec)
+        names.append(identities(spec)[0])
+        begins.append(study.parts.get("policy", "first_ones").parameters["start"].default)
+    assert begins == [1, 2, 1] and names[0] == names[2] != names[1]
+    assert set(study.parts.sources[0].files) == {"mine.py"}
+    # Python holds the old module, and would compute with it.
+    deep.write_text("BEGIN = 5\n")
+    with pytest.raises(SpecError, match=r"deep\.py has changed since Python imported it. Restart Python"):
+        kinds.load(spec)
+    for name in ("lab_models", "lab_models.deep"):
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("file", ["lab.py", "lab/__init__.py", "lab/deep/models.py"])

@@ -1,0 +1,59 @@
+"""Defines the content of one entry of `use`: files, modules, and their digests."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One entry of `use`: a module with every file of its folder that it needs."""
+
+    entry: str
+    """The entry as the spec writes it."""
+    module: str
+    """Name of the module, relative to the folder that holds its files."""
+    files: Mapping[str, bytes]
+    """Content of each file by its path, relative to the same folder."""
+    elsewhere: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    """File of each module of one's own in another folder that the files import, by the module's name."""
+    digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """SHA-256 of the same modules."""
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 over the names and contents of the files and of the modules in other folders."""
+        return _digest({**self.files, **{name: one.encode() for name, one in self.digests.items()}})
+
+    def is_current(self, base: Path) -> bool:
+        """Returns whether the files in the folder `base`, and the modules elsewhere, are unchanged."""
+        files = {name: base / name for name in self.files}
+        if not all(path.is_file() for path in (*files.values(), *self.elsewhere.values())):
+            return False
+        same = {name: path.read_bytes() for name, path in files.items()} == self.files
+        return same and digests_of(self.elsewhere) == self.digests
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(files):
+        found.update(f"{name} {len(files[name])};".encode())
+        found.update(files[name])
+    return found.hexdigest()
+
+
+def digests_of(modules: Mapping[str, Path]) -> dict[str, str]:
+    """Returns the SHA-256 of each module's file, by the module's name."""
+    return {name: digest_of_file(path) for name, path in sorted(modules.items())}
+
+
+def digest_of_file(path: Path) -> str:
+    """Returns the SHA-256 of a file's content.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
