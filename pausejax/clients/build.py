@@ -22,7 +22,7 @@ from pausejax.federated.learning import Learning
 from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.parts import CATEGORIES, Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
-from pausejax.study.runs import Group
+from pausejax.study.runs import Group, on_host
 from pausejax.study.simulation import Layout
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
@@ -185,7 +185,7 @@ def dataset_of(study: Study, static: Mapping[str, Any], cache: DataCache) -> Dat
     Raises:
       SpecError: the data set can't be loaded with these values, or has fewer training samples than asked for.
     """
-    part, static = part_of(study, "dataset", static), _on_host(study, static)
+    part, static = part_of(study, "dataset", static), on_host(static, study.folder)
     values = {name: static[name] for name in sorted(part.reads & static.keys())}
     key = ("dataset", part.name, *(str(value) for value in values.values()))
     try:
@@ -206,7 +206,7 @@ def partition_of_seed(study: Study, static: Mapping[str, Any], seed: int, cache:
       SpecError: the samples can't be partitioned among the clients with these values.
     """
     part, dataset = part_of(study, "partition", static), dataset_of(study, static, cache)
-    values, clients = _on_host(study, static), static["num_clients"]
+    values, clients = on_host(static, study.folder), static["num_clients"]
     options = {name: values[name] for name in sorted(part.reads & static.keys())}
     key = ("partition", part, id(dataset), clients, seed, *options.items())
     share = static.get("held_out_share", 0.0)
@@ -220,14 +220,6 @@ def partition_of_seed(study: Study, static: Mapping[str, Any], seed: int, cache:
     except ValueError as error:
         raise SpecError([f'data.partition = "{part.name}": {error}']) from error
     return cache.make((*key, "held out", share), lambda: hold_out(found, share, seed)) if share else found
-
-
-def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a group's static values with full paths of files, as parts on the host need them."""
-    return {
-        name: File(study.folder / value) if isinstance(value, File) and value else value
-        for name, value in static.items()
-    }
 
 
 def files_of(study: Study, group: Group, cache: DataCache) -> dict[str, np.ndarray]:
@@ -275,7 +267,7 @@ def learning_of_group(
     try:
         return learning_of(
             study.parts,
-            _on_host(study, static),
+            on_host(static, study.folder),
             dataset,
             longest,
             traced=traced_values(study, runs[0].values).keys(),

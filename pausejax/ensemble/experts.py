@@ -7,7 +7,7 @@ import numpy as np
 
 from pausejax.ensemble.networks import fit_network
 from pausejax.ensemble.pool import Pool, make_pool
-from pausejax.ensemble.regression_data import RegressionData
+from pausejax.ensemble.regression_data import RegressionData, checked
 
 WIDTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid kernels."""
@@ -53,7 +53,7 @@ def fit_pool(
         per fitted row. `"coefficients"` counts only the dual coefficients, one number per fitted row.
 
     Raises:
-      ValueError: an argument is out of range.
+      ValueError: an argument is out of range, or the data are not finite numbers [n, d] and [n].
     """
     if not 0 < fit_fraction < 1:
         raise ValueError(f"fit_fraction: must be > 0 and < 1, not {fit_fraction}")
@@ -61,6 +61,7 @@ def fit_pool(
         raise ValueError(f"ridge: must be > 0, not {ridge}")
     _check_choice("feature_scaling", feature_scaling, get_args(FeatureScaling))
     _check_choice("kernel_parameters", kernel_parameters, get_args(KernelParameters))
+    data = checked(data, f"dataset {data.name!r}")
     count = len(data.targets)
     num_fit = count - stream_length(count, fit_fraction)
     if not 2 <= num_fit < count:

@@ -22,6 +22,31 @@ class RegressionData(NamedTuple):
     """float64 [n], the targets."""
 
 
+def checked(data: RegressionData, where: str) -> RegressionData:
+    """Returns a data set with float64 arrays.
+
+    Raises:
+      ValueError: the features are not finite numbers [n, d] with n, d > 0, or the targets are not finite
+        numbers [n]; the message begins with `where`.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for field, dims, wanted in (("features", 2, "[n, d] with n, d > 0"), ("targets", 1, "[n] with n > 0")):
+        needed = f"{where}: {field} must be numbers of shape {wanted}"
+        try:
+            array = np.asarray(getattr(data, field))
+        except ValueError as error:
+            raise ValueError(f"{needed}, not rows of unequal lengths") from error
+        if array.dtype.kind not in "buif" or array.ndim != dims or not array.size:
+            raise ValueError(f"{needed}, not {array.dtype} {list(array.shape)}")
+        arrays[field] = array.astype(np.float64)
+        if not np.isfinite(arrays[field]).all():
+            raise ValueError(f"{where}: {field} must be finite, but has infinite or NaN entries")
+    rows, targets = len(arrays["features"]), len(arrays["targets"])
+    if rows != targets:
+        raise ValueError(f"{where}: must have as many targets as rows of features, {rows}, not {targets}")
+    return RegressionData(data.name, **arrays)
+
+
 class _Table(NamedTuple):
     file: str
     origin: str

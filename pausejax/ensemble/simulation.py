@@ -1,6 +1,7 @@
 """Simulation of one group of runs of an ensemble study, as `execution` calls it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import jax
@@ -15,10 +16,11 @@ from pausejax.ensemble.experts import fit_pool, stream_length
 from pausejax.ensemble.loop import State, StaticConfig, World, advance, start
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
-from pausejax.ensemble.regression_data import RegressionData
+from pausejax.ensemble.regression_data import RegressionData, checked
 from pausejax.ensemble.simulate import Runs, check_runs, hyper_of, one_pass, world_of
 from pausejax.parts import File, Part
-from pausejax.study.runs import Group, Run
+from pausejax.parts.check import expect_type
+from pausejax.study.runs import Group, Run, on_host
 from pausejax.study.simulation import Arrays, DeviceBytes, Layout, Segment, bytes_of
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
@@ -194,18 +196,27 @@ def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tu
     return traced, statics
 
 
-def _table(study: Study, group: Group, cache: DataCache) -> RegressionData:
-    name = group.static["dataset"]
-    part = study.parts.get("regression_dataset", name)
-    return cache.read(("table", name), lambda: part.build(data_dir=cache.data_dir))
+def _table(study: Study, group: Group, cache: DataCache) -> tuple[Hashable, RegressionData]:
+    """Returns a group's data set after its key, which has the name and all values that the data depend on."""
+    part = study.parts.get("regression_dataset", group.static["dataset"])
+    static = on_host(group.static, study.folder)
+    values = {name: static[name] for name in sorted(part.reads & static.keys())}
+    key = ("table", part.name, *(str(value) for value in values.values()))
+    return key, cache.read(key, lambda: _load(part, cache.data_dir, values))
+
+
+def _load(part: Part, data_dir: str | Path | None, values: Mapping[str, Any]) -> RegressionData:
+    made = part.build(**values, data_dir=data_dir)
+    expect_type(part, made, RegressionData, "pausejax.ensemble.RegressionData")
+    return checked(made, part.where)
 
 
 def _pool(study: Study, group: Group, cache: DataCache) -> Pool:
     static = group.static
     options = {name: static[name] for name in _POOL_OPTIONS}
-    key = ("pool", static["dataset"], static["pool_seed"], *options.values())
     try:
-        table = _table(study, group, cache)
+        of_table, table = _table(study, group, cache)
+        key = ("pool", of_table, static["pool_seed"], *options.values())
         return cache.make(key, lambda: fit_pool(table, seed=static["pool_seed"], **options))
     except ValueError as error:
         raise SpecError([str(error)]) from error
@@ -220,7 +231,7 @@ def rounds_of(study: Study, group: Group, cache: DataCache) -> int:
     """
     dataset, num_clients = group.static["dataset"], group.static["num_clients"]
     try:
-        rows = stream_length(len(_table(study, group, cache).targets), group.static["fit_fraction"])
+        rows = stream_length(len(_table(study, group, cache)[1].targets), group.static["fit_fraction"])
     except ValueError as error:
         raise SpecError([str(error)]) from error
     if num_clients > rows:

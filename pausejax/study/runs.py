@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+from pausejax.parts import File
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,3 +44,16 @@ class Group:
 def policies_of(runs: Iterable[Run]) -> str:
     """Returns the labels of the policies of some runs, separated by commas."""
     return ", ".join(dict.fromkeys(run.policy for run in runs))
+
+
+def on_host(static: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Returns a group's static values with full paths of files, as parts on the host need them.
+
+    Args:
+      static: values by parameter name.
+      folder: the folder to which the paths in `static` are relative.
+    """
+    return {
+        name: File(folder / value) if isinstance(value, File) and value else value
+        for name, value in static.items()
+    }
