@@ -61,10 +61,11 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
       counts: number of rounds in which each client took part, [runs, clients]; -1 stands for no client.
     """
     clients = counts >= 0
-    counts = np.where(clients, counts, 0)
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    equal = clients / np.maximum(clients.sum(axis=1, keepdims=True), 1)
-    distance = np.abs(share - equal).sum(axis=1) / 2
+    counts = np.where(clients, counts, 0).astype(np.float64)
+    number, total = clients.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
+    # All terms are integers, so the sum is exact up to 2^53, and permuted counts have equal distances.
+    apart = np.where(clients, np.abs(number * counts - total), 0).sum(axis=1)
+    distance = apart / np.maximum(2 * number * total, 1)[:, 0]
     return np.where(counts.any(axis=1), distance, np.nan)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -96,6 +97,16 @@ def test_a_run_that_recorded_nothing_has_no_figures():
 def test_imbalance_is_zero_for_equal_shares_and_largest_for_one_client():
     counts = np.array([[4, 4, 4, 4], [16, 0, 0, 0], [8, 8, 0, -1], [0, 0, 0, 0]])
     np.testing.assert_allclose(imbalance(counts), [0, 3 / 4, 1 / 3, np.nan])
+
+
+def test_imbalance_is_rounded_once_in_any_order_of_the_clients():
+    """Otherwise a setting that another one beats can stay on a Pareto front."""
+    rng = np.random.default_rng(0)
+    for clients in (3, 7, 30):
+        counts = rng.multinomial(200, rng.dirichlet(np.ones(clients)))
+        exact = sum(abs(Fraction(int(c), 200) - Fraction(1, clients)) for c in counts) / 2
+        orders = np.stack([rng.permutation([*counts, -1, -1]) for _ in range(200)])
+        assert set(imbalance(orders).tolist()) == {float(exact)}
 
 
 def test_unknown_metric_names_the_known_ones(result):
