@@ -53,13 +53,19 @@ def refuse_unlike(
 
     Raises:
       UnlikeMeaning: within a group, a parameter differs on which the metric's meaning depends.
-      Incomparable: the runs lasted unequally many rounds, and the metric is a sum over rounds.
+      Incomparable: the metric is a sum over rounds, and the runs lasted unequally many rounds, or the result
+        lacks their number.
     """
     for name, seen in unlike(result, metric, values, groups).items():
         short, is_axis = symbols(result).get(name, name), name in axes_of(result)
         raise UnlikeMeaning(metric, name, short, seen, ask, is_axis=is_axis)
-    if not is_sum(result, metric) or ROUNDS not in result:
+    if not is_sum(result, metric) or ROUNDS not in metrics_in(result):
         return
+    if ROUNDS not in result:
+        raise Incomparable(
+            f"{metric}: is a sum over rounds, and the result does not tell how many. Select elapsed too, "
+            'such as result[["reward", "elapsed"]], or rounds_played of finals'
+        )
     there, owner = ~np.isnan(values), group_by(result, groups)[0]
     for one in np.unique(owner[there]):
         rounds = result[ROUNDS].values[there & (owner == one)]

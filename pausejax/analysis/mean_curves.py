@@ -8,6 +8,7 @@ import xarray as xr
 
 from pausejax.analysis.intervals import interval
 from pausejax.analysis.metrics import RUNNING, metrics_of, recorded
+from pausejax.analysis.per_run import diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import records, split_settings
 
@@ -91,10 +92,12 @@ def has_curve(result: xr.Dataset, metric: Metric) -> bool:
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Returns the runs that did not diverge; means of learned metrics use only these runs."""
-    if "diverged_round" not in runs:
-        return runs
-    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
+    """Returns the runs that did not diverge; means of learned metrics use only these runs.
+
+    Raises:
+      ValueError: the runs lack the variable `diverged_round`, which their study recorded.
+    """
+    return runs.isel(run=np.flatnonzero(~diverged(runs)))
 
 
 def samples(

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.metrics import REDUCTIONS, metrics_of, recorded
-from pausejax.analysis.quantities import Metric
+from pausejax.analysis.quantities import Metric, metrics_in
 
 MAX_BYTES = 1 << 22
 ROUNDS = "rounds_played"
@@ -49,16 +49,19 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
       metrics: names in `metrics_of(result)`; default: all of them.
 
     Returns:
-      A data set over `run`, with a variable for each metric and all coordinates of `run`.
+      A data set over `run`, with a variable for each metric and all coordinates of `run`. With a sum over
+      rounds there is also `rounds_played`, because sums can be compared only over equally many rounds.
 
     Raises:
-      ValueError: a metric is unknown.
+      ValueError: a metric is unknown, or a metric is learned and the result lacks `diverged_round`.
     """
     known = metrics_of(result)
     wanted = list(known if metrics is None else metrics)
     for name in wanted:
         if name not in known:
             raise ValueError(f"metric {name!r}: must be one of {', '.join(known)}")
+    if ROUNDS in known and ROUNDS not in wanted and any(known[name].is_sum for name in wanted):
+        wanted.append(ROUNDS)
     columns: dict[str, np.ndarray] = {}
     ready = [name for name in wanted if name in result and result[name].dims == ("run",)]
     by_variable: dict[str, dict[str, Metric]] = {}
@@ -67,11 +70,9 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
             by_variable.setdefault(known[name].variable, {})[name] = known[name]
     for variable, own in by_variable.items():
         columns |= _reduce(result[variable], own)
-    if by_variable and "diverged_round" in result:
-        broken = result["diverged_round"].values > 0
-        for name in columns:
-            if known[name].learned:
-                columns[name] = np.where(broken, np.nan, columns[name])
+    if learned := [name for name in columns if known[name].learned]:
+        broken = diverged(result)
+        columns |= {name: np.where(broken, np.nan, columns[name]) for name in learned}
     data: dict[str, Any] = {}
     for name in wanted:
         described = {"units": known[name].units, "long_name": known[name].meaning}
@@ -81,14 +82,25 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """Returns the `finals` of some metrics, with metrics that show whether runs can be compared.
-
-    These added metrics are `diverged_round`, and for sums over rounds `rounds_played`, if the result has
-    them.
-    """
-    sums = any(is_sum(result, name) for name in metrics)
-    also = [name for name in ("diverged_round", *([ROUNDS] if sums else [])) if name in metrics_of(result)]
+    """Returns the `finals` of some metrics, with the metric `diverged_round` if the result has it."""
+    also = ["diverged_round"] if "diverged_round" in metrics_of(result) else []
     return finals(result, list(dict.fromkeys([*metrics, *also])))
+
+
+def diverged(result: xr.Dataset) -> np.ndarray:
+    """Returns which runs diverged, bool [run]; no run, if the study has nothing that can diverge.
+
+    Raises:
+      ValueError: the result lacks the variable `diverged_round`, which its study recorded.
+    """
+    if "diverged_round" in result:
+        return result["diverged_round"].values > 0
+    if "diverged_round" in metrics_in(result):
+        raise ValueError(
+            "result: lacks diverged_round, without which a diverged run would count with its last accuracy "
+            'or loss. Select this variable too, such as result[["test_accuracy", "diverged_round"]]'
+        )
+    return np.zeros(result.sizes["run"], bool)
 
 
 def is_sum(result: xr.Dataset, metric: str) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import pausejax
 from pausejax import analysis
 from pausejax.analysis import per_run
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
@@ -73,6 +74,20 @@ def test_finals_of_finals_are_the_same(result):
     once = analysis.finals(result)
     xr.testing.assert_identical(analysis.finals(once), once)
     xr.testing.assert_identical(analysis.finals(once, ["elapsed"]), analysis.finals(result, ["elapsed"]))
+
+
+def test_learned_metrics_need_to_know_which_runs_diverged(result):
+    """A diverged run would otherwise count with its last accuracy before it diverged."""
+    assert (result["diverged_round"] > 0).any()
+    part = result[["test_accuracy", "elapsed"]]
+    for ask in (analysis.finals, analysis.mean_ci, analysis.best, analysis.curves, pausejax.summary):
+        with pytest.raises(ValueError, match="result: lacks diverged_round, without which a diverged run"):
+            ask(part) if ask is not analysis.best else ask(part, "test_accuracy")
+    told = result[["test_accuracy", "diverged_round"]]
+    xr.testing.assert_identical(analysis.mean_ci(told), analysis.mean_ci(result))
+    figures = analysis.finals(result, ["test_accuracy"])
+    xr.testing.assert_identical(analysis.mean_ci(figures), analysis.mean_ci(result).drop_vars("diverged"))
+    assert np.isfinite(analysis.mean_ci(part, "elapsed")["mean"]).all()
 
 
 @pytest.mark.parametrize(("max_bytes", "widths"), [(1, [7, 7, 7, 5]), (40 * 14, [14, 12]), (10**9, [26])])

@@ -167,8 +167,12 @@ def test_sums_over_unequally_many_rounds_are_not_compared(metric):
         lambda made, name: analysis.paired_difference(made, "a", "b", name),
     )
     for ask in asks:
-        for one in (made, analysis.finals(made)):
+        for one in (made, analysis.finals(made), analysis.finals(made, [metric])):
             with pytest.raises(ValueError, match=f"is a sum over {min(last)} to {max(last)} rounds"):
+                ask(one, metric)
+        uncounted = (made[[metric.removeprefix("cumulative_")]], analysis.finals(made)[[metric]])
+        for one in uncounted:
+            with pytest.raises(ValueError, match=r"does not tell how many\. Select elapsed too"):
                 ask(one, metric)
         assert ask(made, "mean_latency") is not None
     equal = made.isel(run=np.flatnonzero(last == last.max()))
