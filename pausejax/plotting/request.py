@@ -6,11 +6,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import finals, metrics_of
-from pausejax.analysis.comparing import unlike
+from pausejax.analysis import finals, mean_ci, metrics_of
+from pausejax.analysis.comparing import Incomparable, refuse_unlike, unlike
 from pausejax.analysis.mean_curves import has_curve
 from pausejax.analysis.metrics import direction
-from pausejax.analysis.quantities import Metric, apart_in, as_json, metrics_in, parameters_in
+from pausejax.analysis.per_run import with_divergence
+from pausejax.analysis.quantities import (
+    Metric,
+    apart_in,
+    as_json,
+    metrics_in,
+    objectives_in,
+    parameters_in,
+)
 from pausejax.analysis.selecting import select, some, written
 from pausejax.analysis.settings import axes_of, has
 from pausejax.plotting.data import file_names
@@ -88,11 +96,16 @@ def endings(parts: Sequence[tuple[str, xr.Dataset]]) -> list[tuple[str, xr.Datas
 
 def incomparable(runs: xr.Dataset, metric: Metric) -> str:
     """Returns why the values of a metric can not be compared among some runs; "" if they can."""
-    differing = unlike(runs, metric.name)
-    if not differing:
-        return ""
-    *others, last = differing
-    return f"not comparable between runs with different {', '.join(others)}{' and ' if others else ''}{last}"
+    if differing := unlike(runs, metric.name):
+        *others, last = differing
+        names = f"{', '.join(others)}{' and ' if others else ''}{last}"
+        return f"not comparable between runs with different {names}"
+    try:
+        figures = with_divergence(runs, [metric.name])
+        refuse_unlike(figures, metric.name, figures[metric.name].values)
+    except Incomparable as mistake:
+        return f"not comparable: {mistake.reason}"
+    return ""
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
@@ -134,9 +147,10 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         lines.append(
             f"no heat maps of {names}: heat maps show {MAX_AXES} axes at most. Fix other axes by --where"
         )
-    for data, part in by_data_set(runs) if len(wanted) > 1 else ():
-        if why := directions(part, wanted[:3])[1]:
-            lines.append(f"no front{_of(data)}: {why}{_fix(part, wanted[:3])}")
+    for alike, data, why, fix in _unlike(runs, wanted):
+        lines.append(f"{', '.join(alike)}: drawn{data} as asked, but {why}{fix}")
+    if len(wanted) > 1:
+        lines += _no_front(runs, wanted[:3])
     if len(wanted) > 3:
         lines.append(f"the front is of the first three measures, without {some(m.name for m in wanted[3:])}")
     return lines
@@ -180,17 +194,48 @@ def _unasked(runs: xr.Dataset) -> list[str]:
     lines = [f"--measure NAME draws other metrics: {some(others, 20)}"] if others else []
     if is_many(runs):
         lines.append("--measure NAME draws heat maps of a metric")
-        for data, part in by_data_set(runs):
-            by_reason: dict[str, list[Metric]] = {}
-            for metric in charted_metrics(part):
-                if why := incomparable(part, metric):
-                    by_reason.setdefault(why, []).append(metric)
-            for why, alike in by_reason.items():
-                names = [metric.name for metric in alike]
-                lines.append(
-                    f"{', '.join(names)}: no main effects{_of(data)}, because {why}{_fix(part, alike)}. "
-                    f"To draw them anyway: --measure {' '.join(names)}"
-                )
+        for names, data, why, fix in _unlike(runs, charted):
+            lines.append(
+                f"{', '.join(names)}: no main effects{data}, because {why}{fix}. "
+                f"To draw them anyway: --measure {' '.join(names)}"
+            )
+        objectives = objectives_in(runs)
+        if lacking := [name for name in objectives if name not in shown]:
+            lines.append(
+                f"no front: no run has a finite {' or '.join(lacking)}. --measure draws other fronts"
+            )
+        else:
+            lines += _no_front(runs, [table[name] for name in objectives])
+    return lines
+
+
+def _unlike(runs: xr.Dataset, metrics: Sequence[Metric]) -> list[tuple[list[str], str, str, str]]:
+    """Returns which metrics can't be compared among the runs that main effects average.
+
+    The result has tuples of names of metrics, the data set in words, the reason, and a way out in words.
+    """
+    found = []
+    for data, part in by_data_set(runs):
+        by_reason: dict[str, list[Metric]] = {}
+        for metric in metrics if levels_of(part).axes else ():
+            drawn = np.isfinite(finals(part, [metric.name])[metric.name].values).any()
+            if drawn and (why := incomparable(part, metric)):
+                by_reason.setdefault(why, []).append(metric)
+        for why, alike in by_reason.items():
+            found.append(([metric.name for metric in alike], _of(data), why, _fix(part, alike)))
+    return found
+
+
+def _no_front(runs: xr.Dataset, metrics: Sequence[Metric]) -> list[str]:
+    """Returns a line of text for each data set whose settings have no Pareto front of the metrics."""
+    lines = []
+    for data, part in by_data_set(runs):
+        means = [mean_ci(part, metric.name)["mean"].values for metric in metrics[:2]]
+        why = directions(part, metrics)[1]
+        if not why and not np.isfinite(means).all(axis=0).any():
+            why = f"no setting has a finite mean of both {metrics[0].name} and {metrics[1].name}"
+        if why:
+            lines.append(f"no front{_of(data)}: {why}{_fix(part, metrics)}")
     return lines
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import finals, mean_ci, metrics_of, non_dominated
+from pausejax.analysis import mean_ci, metrics_of, non_dominated
 from pausejax.analysis.choice import weighed_means
+from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import axes_of, counted, has
@@ -34,7 +35,7 @@ from pausejax.plotting.request import by_data_set, directions, endings, incompar
 def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
     """Returns main effects and the Pareto chart of a large sweep; reads only the final metrics."""
     metrics = charted_metrics(result)
-    whole = finals(result, [metric.name for metric in metrics]).load()
+    whole = with_divergence(result, [metric.name for metric in metrics]).load()
     # A mean over different rewards has no meaning. So such metrics are drawn only on request (`measures`).
     drawn = effects(whole, metrics, comparable=True)
     known = {metric.name: metric for metric in metrics}
@@ -45,7 +46,7 @@ def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
 
 def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
     """Returns heat maps and main effects of some metrics, and the Pareto chart of the first three metrics."""
-    whole = finals(result, [metric.name for metric in metrics]).load()
+    whole = with_divergence(result, [metric.name for metric in metrics]).load()
     drawn = effects(whole, metrics) | heat_maps(whole, metrics)
     return drawn | (fronts(whole, metrics[:3]) if len(metrics) > 1 else {})
 
@@ -114,7 +115,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
     objectives = objectives_in(result)
     if any(name in axes_of(result) for name in apart_in(result)) or not set(objectives) <= set(shown):
         return None
-    whole = finals(result, list(shown)).load()
+    whole = with_divergence(result, list(shown)).load()
     means = {name: mean_ci(whole, name) for name in shown}
     if not any(np.isfinite(one["mean"].values).any() for one in means.values()):
         return None

@@ -107,6 +107,7 @@ def test_each_data_set_is_judged_by_itself():
     }
 
 
+UNLIKE = "not comparable between runs with different alpha. Choose one value: --where a=1"
 CURVELESS = ": has only one value for each run, so it has no curve"
 
 
@@ -119,8 +120,8 @@ CURVELESS = ": has only one value for each run, so it has no curve"
         (
             ["time", "loss"],
             [
-                "no front: loss is not comparable between runs with different alpha. "
-                "Choose one value: --where a=1"
+                f"loss: drawn as asked, but {UNLIKE}",
+                f"no front: loss is {UNLIKE}",
             ],
         ),
         (
@@ -128,11 +129,49 @@ CURVELESS = ": has only one value for each run, so it has no curve"
             [f"played{CURVELESS}", "no front: neither more nor less of played is better by definition"],
         ),
         (["time", "other", "nothing"], ["nothing: no run has a finite value"]),
-        (["time", "other", "final", "loss"], [f"final{CURVELESS}", "first three measures, without loss"]),
+        (
+            ["nothing", "time", "other"],
+            ["nothing: no run", "no front: no setting has a finite mean of both nothing and time"],
+        ),
+        (
+            ["time", "other", "final", "loss"],
+            [f"final{CURVELESS}", f"loss: drawn as asked, but {UNLIKE}", "three measures, without loss"],
+        ),
     ],
 )
 def test_of_each_metric_it_is_said_what_it_lacks(measures, said):
     assert has(omitted(result_of(crossed(alpha=[1.0, 2.0])), measures=measures), *said)
+
+
+def test_sums_over_unequally_many_rounds_are_in_no_front_and_on_request_in_main_effects():
+    """One's own quantity with `reduce="total"` too: only its reduction makes it a sum."""
+    charted = {name: metric._replace(label=name, scaled_by=()) for name, metric in METRICS.items()}
+    result = result_of(crossed(alpha=[1.0, 2.0], zeta=names(17)), **charted)
+    result = result.assign_attrs(objectives=json.dumps(["other", "time"]))
+    table = metrics_in(result)
+    played = table["played"]._replace(name="rounds_played")
+    result = result.assign_attrs(metrics=as_json({**table, "rounds_played": played}))
+    assert {"main_effects_time", "pareto"} <= set(sweeps.sweep_charts(result))
+    assert not any("time" in line for line in omitted(result))
+    result["time"][0, -1] = np.nan
+    drawn = sweeps.sweep_charts(result)
+    assert "main_effects_other" in drawn and not {"main_effects_time", "pareto"} & set(drawn)
+    why = "not comparable: sums over unequally many rounds"
+    assert omitted(result)[-2:] == [
+        f"time: no main effects, because {why}. To draw them anyway: --measure time",
+        f"no front: time is {why}",
+    ]
+    drawn = sweeps.charts_of(*resolve(result, ["time", "other"]))
+    assert "main_effects_time" in drawn and "pareto" not in drawn
+    assert omitted(result, ["time", "other"])[-2:] == [
+        f"time: drawn as asked, but {why}",
+        f"no front: time is {why}",
+    ]
+
+
+def test_a_missing_objective_is_said():
+    result = result_of(crossed(alpha=[1.0], zeta=names(17)))
+    assert "no front: no run has a finite time or final. --measure draws other fronts" in omitted(result)
 
 
 def test_runs_that_are_in_no_mean_are_counted():
