@@ -52,8 +52,8 @@ def mean_ci(
     Returns:
       A data set over `setting` and the array's other dimensions. Its variables are `mean`, `low` and `high`;
       `count`, the number of averaged values (seeds, if axes are averaged too); `left_out`, the number of runs
-      with NaN; `runs`, the number of all runs; and `diverged`, the number of diverged runs, if the result
-      records them. Its coordinates are the policy, the axes and a label.
+      with NaN; `runs` and `seeds`, the numbers of all runs and of their distinct seeds; and `diverged`, the
+      number of diverged runs, if the result records them. Its coordinates are the policy, the axes and a label.
 
     Raises:
       ValueError: the metric or an axis is unknown, or the array has negative integers of unknown meaning.
@@ -229,6 +229,7 @@ def _means(
         "count": (dims, found.counts),
         "left_out": (dims, lost),
         "runs": ("setting", np.bincount(codes, minlength=len(first))),
+        "seeds": ("setting", rows["seed"].groupby(codes).nunique().to_numpy()),
     }
     coords = coordinates(rows.iloc[first][list(keys)], result)
     others = {name: c.variable for name, c in array.coords.items() if "run" not in c.dims}

@@ -31,7 +31,7 @@ REDUCTIONS = (
 COLUMNS = frozenset(
     (
         *("setting", "label", "metric", "units", "x", "maximize"),
-        *("mean", "low", "high", "count", "runs", "left_out", "diverged", "infinite"),
+        *("mean", "low", "high", "count", "runs", "seeds", "left_out", "diverged", "infinite"),
     )
 )
 """Column names of the tables of results, without policy, seed and the axes. No axis may have such a name."""

@@ -123,8 +123,8 @@ def _lines(found: "Verdict", metric: "Metric") -> list[str]:
     def over(setting: "xr.Dataset") -> str:
         """Returns a setting's number of seeds in words; "" if the best setting and the runner-up have equally
         many."""
-        unequal = found.runner_up is not None and int(found.best["runs"]) != int(found.runner_up["runs"])
-        return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
+        unequal = found.runner_up is not None and int(found.best["seeds"]) != int(found.runner_up["seeds"])
+        return f"; {seeds_in_words([int(setting['seeds'])])}" if unequal else ""
 
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
     if lacking := found.without_value:

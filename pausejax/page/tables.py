@@ -99,7 +99,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         for name, found in paired.items()
         if found.attrs["unpaired"]
     ]
-    numbers = [found["count" if averaged else "runs"].values for found in paired.values()]
+    numbers = [found["seeds"].values for found in paired.values()]
     count = sum(map(len, numbers))
     level = 1 - 0.05 / max(count, 1)
     over_seeds = seeds_in_words(np.concatenate(numbers)) if numbers else "no seed"

@@ -80,6 +80,19 @@ def test_the_command_says_both_and_whether_they_differ(folder, capsys):
     assert lines[0].startswith("final test accuracy, %: higher is better")
 
 
+def test_the_command_counts_seeds_not_runs(tmp_path, capsys):
+    """Of three policies one has two runs for each seed, another lacks a seed."""
+    made = build({"a": {}, "b": {}, "c": {}}, 4, (), "bandit", whole=True)[0]
+    policy, seed = made["policy"].values, made["seed"].values
+    made = made.isel(run=np.flatnonzero((policy != "c") | (seed < 3)))
+    policy = made["policy"].values
+    made = made.isel(run=np.repeat(np.arange(len(policy)), np.where(policy == "a", 2, 1)))
+    store(made, tmp_path)
+    for ask, ends in (("policy=a,policy=b", ("", "")), ("policy=a,policy=c", ("; 3 seeds", "; 4 seeds"))):
+        _, lines, _ = run(capsys, tmp_path, "--metric", "elapsed", "--where", ask)
+        assert sorted(line.partition(")")[2] for line in lines[1:3]) == sorted(ends)
+
+
 def test_the_command_chooses_among_some_and_for_each(folder, capsys):
     _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--where", "policy=annealed,γ=1,J=10")
     assert lines[1].startswith("  best of 2: annealed, γ = 1, J = 10, κ = ")

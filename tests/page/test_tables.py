@@ -161,6 +161,13 @@ def test_a_difference_says_how_many_pairs_are_left():
     assert found.rows[0][1].endswith("\n(3/4)") and "interval over 4 seeds, 95 %" in found.caption
 
 
+def test_seeds_are_counted_not_runs():
+    """Two values may be played alike, such as a rate of 0, which stands for another value of the axis."""
+    result = equal_policies(2, 4, 1, np.random.default_rng(0))
+    found, _ = tables.differences(result.isel(run=np.repeat(np.arange(result.sizes["run"]), 2)))
+    assert found.caption.endswith("interval over 4 seeds, 95 %")
+
+
 def test_without_pairs_the_page_says_why():
     one_seed, _, _ = build(POLICIES, 1, AXES)
     assert tables.differences(one_seed) == (
