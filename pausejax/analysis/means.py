@@ -53,7 +53,8 @@ def mean_ci(
       A data set over `setting` and the array's other dimensions. Its variables are `mean`, `low` and `high`;
       `count`, the number of averaged values (seeds, if axes are averaged too); `left_out`, the number of runs
       with NaN; `runs` and `seeds`, the numbers of all runs and of their distinct seeds; and `diverged`, the
-      number of diverged runs, if the result records them. Its coordinates are the policy, the axes and a label.
+      number of diverged runs, if the result records them. Its coordinates are the policy, the axes and a
+      label.
 
     Raises:
       ValueError: the metric or an axis is unknown, or the array has negative integers of unknown meaning.

@@ -136,15 +136,15 @@ def look(style: int) -> Look:
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    """Returns the indices of the points of a line that are drawn, int [about `most`].
+    """Returns the indices of the points of a line that are drawn, int [at most 4 `most`].
 
     Some points are evenly spaced, and some logarithmically, for a logarithmic axis. The lowest and the
-    highest point of each section are included, so that no spike is lost. The points at the edges of gaps are
-    included too.
+    highest point of each section are included, so that no spike is lost. Between two of these points with a
+    gap between them, an index of the gap and the points at its edges are included, so that the line breaks.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.
-      most: approximate number of points to keep.
+      most: approximate number of points to keep of a line without gaps.
     """
     count = len(values)
     if count <= most:
@@ -156,8 +156,13 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
         finite = part[np.isfinite(values[part])]
         if finite.size:
             extremes += [finite[np.argmin(values[finite])], finite[np.argmax(values[finite])]]
-    edges = np.flatnonzero(np.diff(np.isnan(values)))[:quarter]
-    return np.unique(np.concatenate([even, early, extremes, edges, edges + 1]).astype(int))
+    kept = np.unique(np.concatenate([even, early, extremes]).astype(int))
+    missing = np.flatnonzero(np.isnan(values))
+    # Between two neighbours of `kept` lie the entries of `missing` from `first` up to `end`.
+    place = np.searchsorted(missing, kept)
+    first, end = place[:-1][np.diff(place) > 0], place[1:][np.diff(place) > 0]
+    edges = [missing[first] - 1, missing[first], missing[end - 1] + 1]
+    return np.unique(np.clip(np.concatenate([kept, *edges]), 0, count - 1))
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:

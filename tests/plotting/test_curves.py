@@ -1,5 +1,6 @@
 """Charts of curves: means with intervals, panels, scales, notes, captions."""
 
+import itertools
 import json
 
 import numpy as np
@@ -166,6 +167,21 @@ def test_no_spike_and_no_gap_is_lost_when_a_line_is_thinned(place):
     values[place] = np.nan
     kept = thinned(values, 300)
     assert np.isnan(values[kept]).any() and {place - 1, place, place + 1} <= set(kept.tolist())
+
+
+@pytest.mark.parametrize("most", [20, 300])
+def test_no_line_is_drawn_across_a_gap(most):
+    """Also of a line with more gaps than points to keep; the edges of a long gap are exact."""
+    rng = np.random.default_rng(0)
+    for share in (0.001, 0.1, 0.9):
+        values = np.where(rng.random(4001) < share, np.nan, rng.normal(size=4001))
+        values[2000:2500] = np.nan
+        kept = thinned(values, most)
+        assert kept.size <= 4 * most and (np.diff(kept) > 0).all() and kept[0] == 0 and kept[-1] == 4000
+        for a, b in itertools.pairwise(kept):
+            assert np.isnan(values[[a, b]]).any() or np.isfinite(values[a:b]).all()
+    alone = np.where(np.arange(4001) // 500 == 4, np.nan, 1.0)
+    assert {1999, 2500} <= set(thinned(alone, most).tolist())
 
 
 def test_a_front_keeps_all_of_its_steps():
