@@ -44,9 +44,11 @@ def mean_ci(
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
         `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
         count of the result stands for no value and is left out too. An array that is computed from a count
-        and has negative integers is refused, because these may be values.
+        and has negative integers is refused, because these may be values. An array with the coordinates of
+        other runs, or of the same runs in another order, is refused.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
         each seed is first averaged over the other names, because runs with the same seed are not independent.
+        Without "seed" there are no intervals, because the values of an axis are no sample.
       level: coverage of the interval, which is Student's t interval.
 
     Returns:
@@ -57,7 +59,8 @@ def mean_ci(
       label.
 
     Raises:
-      ValueError: the metric or an axis is unknown, or the array has negative integers of unknown meaning.
+      ValueError: the metric or an axis is unknown, or the array has other runs or negative integers of
+        unknown meaning.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -88,10 +91,12 @@ def paired_difference(
     Args:
       result: a result, or its `finals`.
       policy_a: the label of a policy, or a table that also fixes axes: `{"policy": "pause", "privacy_weight":
-        5.0}`. Runs are not paired by an axis that a table fixes.
+        5.0}`. Runs are not paired by an axis that a table fixes. In a table without "policy" the policy is an
+        axis like others.
       policy_b: the policy to subtract, in the form of `policy_a`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`.
-      over: what is averaged: "seed", "policy", or axes by name or symbol.
+      over: what is averaged: "seed", "policy", or axes by name or symbol. Without "seed" there are no
+        intervals.
       level: coverage of the interval, which is Student's t interval.
 
     Returns:
@@ -99,7 +104,7 @@ def paired_difference(
       policy_b name the two sides. Its attribute `unpaired` counts the runs of both sides that are in no pair.
 
     Raises:
-      ValueError: a policy, metric or axis is unknown, or no two runs make a pair.
+      ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the array has other runs.
       Incomparable: (a ValueError) `metric` is a name, and its values can't be compared: regrets under
         different rewards, or sums over unequally many rounds.
     """
@@ -111,7 +116,7 @@ def paired_difference(
     sides = _without_constants(
         _side(result, table, policy_a, "policy_a"), _side(result, table, policy_b, "policy_b")
     )
-    own = [[name for name in axes_of(result) if name in side.columns] for side in sides]
+    own = [[name for name in ("policy", *axes_of(result)) if name in side.columns] for side in sides]
     shared = [name for name in own[0] if name in own[1]]
     pairs = sides[0].merge(sides[1], on=["seed", *shared], suffixes=("", " b"), sort=False)
     if pairs.empty:
@@ -144,6 +149,13 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
             f'metric: the first dimension of the array must be "run", of length {result.sizes["run"]}, '
             f"not {dict(metric.sizes)}"
         )
+    for name in ("identity", "policy", "seed"):
+        known = name in metric.coords and name in result.coords
+        if known and not np.array_equal(metric[name].values, result[name].values):
+            raise ValueError(
+                f"metric: the array's {name} is not that of the result, so it has other runs or another "
+                "order. Compute the array from this result"
+            )
     # An array that a user computed from several variables has no name. In such an array -1 may be a value.
     if metric.name is None or metric.dtype.kind not in "iu" or not (metric.values < 0).any():
         return metric
@@ -173,7 +185,8 @@ def _name(side: Side, result: xr.Dataset) -> str:
 
 
 def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
-    """Returns a row for each run of a side: its index, its seed, and its axes that the side does not fix."""
+    """Returns a row for each run of a side: its index, its seed, and the policy and axes that the side does
+    not fix."""
     fixed = {"policy": side} if isinstance(side, str) else dict(side)
     names = full_names(result, list(fixed), argument)
     chosen = np.ones(len(table), bool)
@@ -187,7 +200,7 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
         raise ValueError(f"{argument} = {_name(side, result)}: no run has all of these values")
     own = table[chosen].assign(place=np.flatnonzero(chosen))
     lacking = [name for name in axes_of(result) if own[name].isna().all()]
-    return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
+    return own.drop(columns=[*(set(names) | set(lacking))])
 
 
 def _without_constants(one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -221,6 +234,8 @@ def _means(
     # A setting may have several runs with one seed: if axes are averaged, or if two axis values act alike.
     seeds = rows["seed"].to_numpy() if "seed" in averaged else None
     found = group_intervals(each, codes, seeds, level=level)
+    if seeds is None:
+        found = found._replace(low=np.full_like(found.low, np.nan), high=np.full_like(found.high, np.nan))
     lost = np.zeros((len(first), *each.shape[1:]), int)
     np.add.at(lost, codes, np.isnan(each))
     dims = ("setting", *array.dims[1:])

@@ -149,6 +149,56 @@ def test_mistakes_are_named(result, call, message):
         call(result)
 
 
+def test_sides_without_a_policy_pair_the_runs_of_each(result):
+    """Runs of one policy alone make a pair; a policy without the axis has none."""
+    low, high = {"γ": 1.0}, {"γ": 5.0}
+    found = analysis.paired_difference(result, low, high, "elapsed").sortby("label")
+    assert set(found["policy"].values) == {"pause", "annealed"} and (found["runs"] == 6).all()
+    for policy, count in (("pause", 1), ("annealed", 4)):
+        sides = ({"policy": policy, **side} for side in (low, high))
+        alone = analysis.paired_difference(result, *sides, "elapsed").sortby("label")
+        mine = found.isel(setting=np.flatnonzero(found["policy"] == policy))
+        assert alone.sizes["setting"] == mine.sizes["setting"] == count
+        np.testing.assert_array_equal(mine["low"], alone["low"])
+    whole = analysis.paired_difference(result, low, high, "elapsed", over=("seed", "policy", "J", "κ"))
+    assert whole["count"].values.tolist() == [6] and whole["runs"].values.tolist() == [30]
+    fixed = analysis.paired_difference(result, {"policy": "uniform"}, low, "elapsed", over=("seed", "J", "κ"))
+    assert fixed["policy"].values.tolist() == list(
+        dict.fromkeys(p for p in result["policy"].values.tolist() if p != "uniform")
+    )
+
+
+def test_without_seeds_there_is_no_interval(result):
+    """The values of an axis were chosen, so they are no sample."""
+    found = analysis.mean_ci(result, "elapsed", over=("J", "κ"))
+    assert (found["count"] == 4).any() and np.isfinite(found["mean"]).all()
+    pairs = analysis.paired_difference(result, "annealed", "pause", "elapsed", over=("J", "κ"))
+    assert (pairs["count"] == 4).all() and np.isfinite(pairs["mean"]).all()
+    for one in (found, pairs):
+        assert np.isnan(one["low"]).all() and np.isnan(one["high"]).all()
+
+
+def test_an_array_of_other_runs_is_refused(result):
+    pause, annealed = (
+        analysis.select(result, policy=name).isel(run=slice(12)) for name in ("pause", "annealed")
+    )
+    ordered = result["elapsed"].sortby("seed")
+    for runs, array in (
+        (pause, annealed["elapsed"]),
+        (result, ordered),
+        (result, ordered.drop_vars("identity")),
+    ):
+        with pytest.raises(ValueError, match="has other runs or another order"):
+            analysis.mean_ci(runs, array)
+        with pytest.raises(ValueError, match="has other runs or another order"):
+            analysis.paired_difference(runs, "pause", "annealed", array)
+    bare = xr.DataArray(result["elapsed"].values, dims=("run", "round"))
+    for array in (bare, 1 * result["elapsed"]):
+        np.testing.assert_array_equal(
+            analysis.mean_ci(result, array)["mean"], analysis.mean_ci(result, result["elapsed"])["mean"]
+        )
+
+
 def test_policies_without_a_common_setting_make_no_pairs(result):
     one = result.isel(run=np.flatnonzero((result["policy"] == "pause") & (result["seed"] < 3)))
     two = result.isel(run=np.flatnonzero((result["policy"] == "annealed") & (result["seed"] >= 3)))
