@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import finals, mean_ci, metrics_of
+from pausejax.analysis import mean_ci, metrics_of
 from pausejax.analysis.comparing import Incomparable, refuse_unlike, unlike
 from pausejax.analysis.mean_curves import has_curve
 from pausejax.analysis.metrics import direction
@@ -131,11 +131,13 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
       wanted: the requested metrics, as `resolve` returns them; if empty, the default charts are drawn.
       grid: the grid of the runs, as `plotting.grid.arrange` returns it; None if too many axes vary.
     """
-    lines = [*_curves(runs, grid), *_without_a_number(runs, wanted or charted_metrics(runs))]
+    shown = wanted or charted_metrics(runs)
+    figures = with_divergence(runs, [metric.name for metric in shown]).load()
+    lines = [*_curves(runs, grid), *_without_a_number(runs, figures[[metric.name for metric in shown]])]
     if not wanted:
-        return [*lines, *_unasked(runs)]
+        return [*lines, *_unasked(runs, figures, shown)]
     for metric in wanted:
-        if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
+        if not np.isfinite(figures[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
             lines.append(f"{metric.name}: has only one value for each run, so it has no curve")
@@ -147,10 +149,10 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         lines.append(
             f"no heat maps of {names}: heat maps show {MAX_AXES} axes at most. Fix other axes by --where"
         )
-    for alike, data, why, fix in _unlike(runs, wanted):
-        lines.append(f"{', '.join(alike)}: drawn{data} as asked, but {why}{fix}")
+    for alike, data, why, fix in _unlike(figures, wanted):
+        lines.append(f"{', '.join(alike)}{data}: drawn as asked, but {why}{fix}")
     if len(wanted) > 1:
-        lines += _no_front(runs, wanted[:3])
+        lines += _no_front(figures, wanted[:3])
     if len(wanted) > 3:
         lines.append(f"the front is of the first three measures, without {some(m.name for m in wanted[3:])}")
     return lines
@@ -172,13 +174,13 @@ def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
     return []
 
 
-def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
+def _without_a_number(runs: xr.Dataset, shown: xr.Dataset) -> list[str]:
     """Returns lines of text on how many runs are left out of means, and why."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
         left = "means, curves, heat maps and main effects of learned metrics leave them out"
         lines.append(f"{broken} of {count} runs diverged: {left}")
-    for name, values in finals(runs, [metric.name for metric in shown]).data_vars.items():
+    for name, values in shown.data_vars.items():
         infinite = int(np.isinf(values.values).sum())
         if 0 < infinite < count:
             left = "Heat maps and main effects are means over the other runs"
@@ -186,15 +188,14 @@ def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
     return lines
 
 
-def _unasked(runs: xr.Dataset) -> list[str]:
+def _unasked(runs: xr.Dataset, figures: xr.Dataset, charted: Sequence[Metric]) -> list[str]:
     table = metrics_of(runs)
-    charted = charted_metrics(runs)
     shown = {metric.name for metric in charted}
     others = [name for name in table if name not in shown and table[name].reduce != "itself"]
     lines = [f"--measure NAME draws other metrics: {some(others, 20)}"] if others else []
     if is_many(runs):
         lines.append("--measure NAME draws heat maps of a metric")
-        for names, data, why, fix in _unlike(runs, charted):
+        for names, data, why, fix in _unlike(figures, charted):
             lines.append(
                 f"{', '.join(names)}: no main effects{data}, because {why}{fix}. "
                 f"To draw them anyway: --measure {' '.join(names)}"
@@ -205,7 +206,7 @@ def _unasked(runs: xr.Dataset) -> list[str]:
                 f"no front: no run has a finite {' or '.join(lacking)}. --measure draws other fronts"
             )
         else:
-            lines += _no_front(runs, [table[name] for name in objectives])
+            lines += _no_front(figures, [table[name] for name in objectives])
     return lines
 
 
@@ -218,7 +219,7 @@ def _unlike(runs: xr.Dataset, metrics: Sequence[Metric]) -> list[tuple[list[str]
     for data, part in by_data_set(runs):
         by_reason: dict[str, list[Metric]] = {}
         for metric in metrics if levels_of(part).axes else ():
-            drawn = np.isfinite(finals(part, [metric.name])[metric.name].values).any()
+            drawn = np.isfinite(part[metric.name].values).any()
             if drawn and (why := incomparable(part, metric)):
                 by_reason.setdefault(why, []).append(metric)
         for why, alike in by_reason.items():
