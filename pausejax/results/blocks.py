@@ -15,7 +15,7 @@ from pausejax.analysis.quantities import Variable
 from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
-from pausejax.results.snapshot import opened
+from pausejax.results.snapshot import Replaced, opened
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Kind, Plan
 
@@ -66,7 +66,11 @@ class ExpectedRuns(NamedTuple):
 
 def examine(folder: Folder, name: str, expected: ExpectedRuns) -> Iterator[StoredRuns | str]:
     """Checks a result on disk block by block. Yields the runs of each intact block, and each damaged block's
-    name."""
+    name.
+
+    Raises:
+      OSError: the result can't be read, which does not mean that it is damaged.
+    """
     table = expected.variables
 
     def load(rows: slice) -> Arrays:
@@ -90,7 +94,8 @@ def examine(folder: Folder, name: str, expected: ExpectedRuns) -> Iterator[Store
         size = store["identity"].encoding["chunks"][0]
         provenance = tuple(provenance_of(store))
         absent = {block_of(store, file) for file in broken}
-    except Exception:
+    except Exception as error:
+        _raise_if_unread(error)
         yield name
         return
     for block, first in enumerate(range(0, len(identities), size)):
@@ -99,10 +104,17 @@ def examine(folder: Folder, name: str, expected: ExpectedRuns) -> Iterator[Store
             if block in absent:
                 raise FileNotFoundError
             arrays = load(rows)
-        except Exception:
+        except Exception as error:
+            _raise_if_unread(error)
             yield f"{name}, runs {first + 1} to {min(first + size, len(identities))}"
             continue
         yield stored(rows, arrays)
+
+
+def _raise_if_unread(error: Exception) -> None:
+    """Raises an error again if it says that a file could not be read, which is no damage."""
+    if isinstance(error, OSError) and not isinstance(error, (*manifest.GONE, Replaced)):
+        raise error
 
 
 def block_of(store: xr.Dataset, file: str) -> int:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from pausejax.results import blocks
 from pausejax.results.blocks import ExpectedRuns, StoredRuns
 from pausejax.results.exchange import result_name
-from pausejax.results.folder import Folder, IrregularFile
+from pausejax.results.folder import Folder
+from pausejax.results.manifest import GONE
 from pausejax.results.parts import examine as examine_part
 from pausejax.results.parts import part_names
 
@@ -29,6 +30,8 @@ class Contents(NamedTuple):
     """
     whole: bool = True
     """Whether all blocks of the result are intact; True if there is no result."""
+    result: str = ""
+    """The SHA-256 of the result's manifest; "" if there is none, or if it is damaged."""
     removable: tuple[str, ...] = ()
     """Names of damaged parts, which can be removed."""
     left_out: frozenset[str] = frozenset()
@@ -60,11 +63,14 @@ def identities_of(stored_runs: Sequence[StoredRuns]) -> frozenset[str]:
 def read(folder: Folder, expected: ExpectedRuns) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents.
 
-    The field `current` of the contents is False.
+    The fields `current` and `result` of the contents are not set.
 
     Args:
       folder: the folder of the study.
       expected: the runs of the study and their variables.
+
+    Raises:
+      OSError: the result can't be read, which does not mean that it is damaged.
     """
     parts: list[StoredRuns] = []
     in_result: list[StoredRuns] = []
@@ -73,7 +79,7 @@ def read(folder: Folder, expected: ExpectedRuns) -> Contents:
     for name in part_names(folder):
         try:
             parts.append(examine_part(folder, name, expected))
-        except (ValueError, FileNotFoundError, IrregularFile):
+        except (ValueError, *GONE):
             damaged.append(name)
             removable.append(name)
         except OSError:  # a read error of the disk does not mean that the file is damaged

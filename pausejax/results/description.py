@@ -5,15 +5,22 @@ These are the spec, the digests and copies of the files that the runs depend on,
 
 import contextlib
 import difflib
+import json
 import re
+import tomllib
 from collections.abc import Collection, Sequence
 
-from pausejax.results import labels, planned
+import tomli_w
+
+from pausejax.analysis import schema
+from pausejax.results import labels, manifest, planned
 from pausejax.results.contents import Contents
+from pausejax.results.exchange import RESULT, result_name
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.results.snapshot import described
 from pausejax.study.spec import SpecError
-from pausejax.study.study import Plan
+from pausejax.study.study import FORMAT, Plan
 
 CHECKPOINTS = "checkpoints"
 PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
@@ -27,15 +34,67 @@ USED = "used"
 
 
 def describe(folder: Folder, plan: Plan, left_out: Collection[str] | None) -> None:
-    """Writes a plan's spec, its files and, unless `left_out` is None, the labels of its runs."""
+    """Writes a plan's spec, its files and, unless `left_out` is None, the labels of its runs.
+
+    A spec that is equal, but for comments and spaces, is kept.
+    """
     files = labels.used_files(plan.study)
-    folder.write(SPEC, labels.spec_text(plan).encode())
+    if spec_of(folder) != labels.spec_text(plan):
+        folder.write(SPEC, labels.spec_text(plan).encode())
     if left_out is not None:
         planned.write(folder, labels.Labels.of(plan), left_out)
     if files or folder.exists(FILES):
         write_sealed(folder, FILES, files)
     for name, content in labels.copies(plan.study).items():
         folder.write(f"{USED}/{name}", content)
+
+
+def spec_of(folder: Folder) -> str:
+    """Returns the spec of a folder as `labels.spec_text` would write it; if it is not TOML, as it is."""
+    text = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
+    try:
+        return tomli_w.dumps(tomllib.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def refuse_other_format(folder: Folder) -> None:
+    """Raises a SpecError if the folder holds a result in the format of another release."""
+    if (name := result_name(folder)) is None:
+        return
+    try:
+        if folder.exists(f"{name}/.zattrs"):
+            written = json.loads(folder.read(f"{name}/.zattrs")).get("format")
+        else:
+            written = described(folder, name, manifest.read(folder, name)).attrs.get("format")
+    except Exception:
+        return  # `study_folder.examine` reports a damaged result
+    if written != FORMAT:
+        raise SpecError(
+            [
+                f"--out {folder}: holds a result of format {schema.brief(written or 1)}, "
+                f"but this release writes format {FORMAT}. Choose another folder"
+            ]
+        )
+
+
+def refuse_unknown(folder: Folder, plan: Plan) -> None:
+    """Raises a SpecError unless all runs that a folder's damaged result held are runs of the plan.
+
+    The labels say which runs these are. Without labels the result must have a manifest, and the specs must be
+    equal.
+    """
+    if runs := planned.runs(folder):
+        known = runs.keys() <= plan.known
+    else:
+        files = labels.used_files(plan.study)
+        known = folder.exists(f"{result_name(folder)}/{manifest.NAME}")
+        known = known and spec_of(folder) == labels.spec_text(plan)
+        with contextlib.suppress(OSError, TypeError, ValueError):  # a missing list of files does not count
+            known = known and read_sealed(folder, FILES) == files
+    if not known:
+        what = f"holds a {RESULT} that is damaged or incomplete, perhaps with runs that this spec lacks"
+        raise SpecError([f"--out {folder}: {what}. Run the spec that wrote it, or choose another folder"])
 
 
 def foreign(found: Contents, plan: Plan) -> list[str]:
@@ -50,7 +109,6 @@ def differences(folder: Folder, plan: Plan, problem: str, others: Sequence[str] 
     """
     text, files = labels.spec_text(plan), labels.used_files(plan.study)
     allowed = "Choose another folder, or a spec that adds runs and removes none"
-    old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
         before = dict(read_sealed(folder, FILES))
     except (OSError, TypeError, ValueError):
@@ -61,7 +119,7 @@ def differences(folder: Folder, plan: Plan, problem: str, others: Sequence[str] 
             f"--out {folder}: holds runs that were made with other files. Choose another folder",
             *(f"{name}: its content has changed since these runs" for name in changed),
         ]
-    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), n=0)
+    compared = difflib.unified_diff(spec_of(folder).splitlines(), text.splitlines(), n=0)
     shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     shown = shown or [f"{name}: holds runs that this spec lacks. Remove it to continue" for name in others]
     return [f"--out {folder}: {problem}. {allowed}", *shown[:20]]

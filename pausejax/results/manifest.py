@@ -8,6 +8,7 @@ execute what they read. Therefore all codecs are checked before any value is dec
 this package's results are allowed. A store that is not in the format Zarr 3 is not opened.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -15,12 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pausejax.results.folder import Folder
+from pausejax.results.folder import Folder, IrregularFile
 from pausejax.results.sealed import digest_of
 
 NAME = "manifest.json"
 METADATA = "zarr.json"
 _LARGEST_CHUNK = 2**32
+GONE = (FileNotFoundError, NotADirectoryError, IrregularFile)
+"""Errors of a file that is missing, or is no file. Any other OSError does not mean that a file is damaged."""
 CODECS = frozenset({"bytes", "vlen-utf8", "blosc zstd", "crc32c"})
 
 
@@ -56,7 +59,7 @@ def read(folder: Folder, store: str) -> Manifest:
         found = Manifest(dict(sealed["files"]), sealed["sha256"])
         if digest_of(found.files) != found.sha256:
             raise ValueError("its content does not match its digest")
-    except (KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError, FileNotFoundError) as error:
+    except (KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError, *GONE) as error:
         raise ValueError(f"{store}/{NAME}: {error}") from error
     return found
 
@@ -80,6 +83,9 @@ def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) 
         if name.rpartition("/")[2].startswith("."):
             raise ValueError(f"{store}/{name}: belongs to another format than Zarr 3")
     broken = files ^ sealed.files.keys()
+    for name in broken - files:
+        with contextlib.suppress(*GONE):  # a folder that can't be read seems empty
+            folder.read(f"{store}/{name}")
     for name in files.intersection(names) - broken:
         content = folder.read(f"{store}/{name}")
         if digest(content) != sealed.files[name]:

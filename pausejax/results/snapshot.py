@@ -22,6 +22,10 @@ _PAUSES = (0.2, 1.0, 5.0)
 """Seconds between two checks of whether a store under a URL is being replaced."""
 
 
+class Replaced(OSError):
+    """A store has been replaced or removed since it was opened."""
+
+
 class Snapshot(Store):
     """Read-only Zarr store of the files of one manifest."""
 
@@ -33,12 +37,12 @@ class Snapshot(Store):
         """Returns a file's content.
 
         Raises:
-          OSError: the store has been replaced or removed since it was opened.
+          OSError: the store has been replaced or removed since it was opened, or the file can't be read.
           ValueError: the file is damaged.
         """
         try:
             content = self._folder.read(f"{self._name}/{key}")
-        except OSError:
+        except manifest.GONE:
             content = None
         if content is None or manifest.digest(content) != self._sealed.files[key]:
             raise self._error(key)
@@ -52,7 +56,7 @@ class Snapshot(Store):
             time.sleep(pause)
             if not is_sealed(self._folder, self._name, self._sealed):
                 what = "has been extended or removed since it was opened. Open it again"
-                return OSError(f"{where} {what}")
+                return Replaced(f"{where} {what}")
         return ValueError(f"{where} is damaged ({key}). `pausejax run` with the study's spec repairs it")
 
     def __eq__(self, other: object) -> bool:

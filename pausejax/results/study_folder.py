@@ -7,14 +7,12 @@ Parts and blocks carry checksums. Runs in a damaged part or block count as not f
 """
 
 import contextlib
-import json
 import random
 import re
 import time
 import uuid
 from collections.abc import Collection
 
-from pausejax.analysis import schema
 from pausejax.results import blocks, contents, description, labels, manifest, planned
 from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
@@ -31,9 +29,9 @@ from pausejax.results.parts import PARTS as PARTS
 from pausejax.results.parts import PLAYING, is_played, part_names
 from pausejax.results.parts import playing as playing
 from pausejax.results.parts import write_part as write_part
-from pausejax.results.snapshot import described, opened
+from pausejax.results.snapshot import opened
 from pausejax.study.spec import SpecError
-from pausejax.study.study import FORMAT, Plan
+from pausejax.study.study import Plan
 
 LOCK = ".lock"
 """The lock of the process that builds a result. Processes that read finished runs share this lock."""
@@ -58,8 +56,9 @@ def prepare(
 
     Raises:
       SpecError: the folder holds runs or checkpoints of another spec, or another process plays another spec;
-        the message shows where the specs differ.
-      OSError: the folder can't be made or written to.
+        the message shows where the specs differ. Or the folder holds a damaged result, perhaps of another
+        spec.
+      OSError: the folder can't be made, read or written to.
     """
     folder.make()
     found = checked_contents(folder, plan, grows=grows)
@@ -96,7 +95,7 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
     # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
         return Contents()
-    _check_format(folder)
+    description.refuse_other_format(folder)
     with folder.lock(LOCK, shared=True):
         found = examine(folder, plan)
     if not grows and not found.identities <= plan.known:
@@ -105,32 +104,22 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
                 folder, plan, "holds runs of another spec", description.foreign(found, plan)
             )
         )
+    if not grows and not found.whole:
+        description.refuse_unknown(folder, plan)
     return found
 
 
-def _check_format(folder: Folder) -> None:
-    """Raises a SpecError if the folder holds a result in the format of another release."""
-    if (name := result_name(folder)) is None:
-        return
-    try:
-        if folder.exists(f"{name}/.zattrs"):
-            written = json.loads(folder.read(f"{name}/.zattrs")).get("format")
-        else:
-            written = described(folder, name, manifest.read(folder, name)).attrs.get("format")
-    except Exception:
-        return  # `examine` reports a damaged result
-    if written != FORMAT:
-        raise SpecError(
-            [
-                f"--out {folder}: holds a result of format {schema.brief(written or 1)}, "
-                f"but this release writes format {FORMAT}. Choose another folder"
-            ]
-        )
-
-
 def examine(folder: Folder, plan: Plan) -> Contents:
-    """Reads all parts and all blocks of the result once to check them, and returns the contents."""
-    found = contents.read(folder, ExpectedRuns.of(plan))
+    """Reads all parts and all blocks of the result to check them, and returns the contents.
+
+    Raises:
+      OSError: the result can't be read.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _result_of(folder)
+        found = contents.read(folder, ExpectedRuns.of(plan))
+        if found.whole or _result_of(folder) == before:
+            break  # else another process has replaced the result meanwhile, without a lock
     spec = ""
     if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
@@ -139,7 +128,15 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     known, kept = plan.known, found.in_result
     # A saved selection of a study's runs has the spec of the whole study.
     current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
-    return found._replace(current=current)
+    return found._replace(current=current, result=before)
+
+
+def _result_of(folder: Folder) -> str:
+    """Returns the SHA-256 of the manifest of a folder's result; "" if there is none, or if it is damaged."""
+    try:
+        return manifest.read(folder, result_name(folder) or RESULT).sha256
+    except ValueError:
+        return ""
 
 
 def build_if_complete(folder: Folder, plan: Plan) -> int:
@@ -229,13 +226,21 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Builds the result from the finished runs of a plan, and replaces the old result.
 
     The spec and the labels become those of the result, unless a larger study is planned in the folder.
+
+    Raises:
+      OSError: without locks: another process has replaced the result since `found` was read.
+      SpecError: the result is damaged, and may hold runs that the plan lacks.
     """
+    if not found.whole and planned.runs(folder):
+        description.refuse_unknown(folder, plan)  # a larger study was planned meanwhile
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = plan.known
     stored_runs = [stored for stored in found.stored_runs if not known.isdisjoint(stored.identities)]
     provenance = [one for stored in stored_runs for one in stored.provenance]
     try:
         blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, provenance)
+        if _result_of(folder) != found.result:
+            raise OSError(f"{folder}: another process has replaced {RESULT}. The same command goes on")
         replace(folder, partial)
         if not known < planned.runs(folder).keys():
             description.describe(folder, plan, known if folder.exists(LABELS) else None)
