@@ -71,11 +71,13 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.progress import StudyMeter
     from pausejax.execution.runtime import set_up_jax
     from pausejax.execution.stopping import stop_on_signals
+    from pausejax.results.description import refuse_overwriting
     from pausejax.results.exchange import RESULT
     from pausejax.results.folder import Folder
     from pausejax.results.stores import FolderStore
 
     folder = Folder(options.out)
+    refuse_overwriting(folder, plan, options.spec)
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     store = FolderStore(folder, checkpoint_seconds=options.checkpoint_every, command=options.typed)
     # This call refuses the folder of another study before JAX starts. `play` calls `prepare` again. The

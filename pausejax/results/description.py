@@ -6,6 +6,7 @@ These are the spec, the digests and copies of the files that the runs depend on,
 import contextlib
 import difflib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Collection, Sequence
@@ -19,7 +20,7 @@ from pausejax.results.exchange import RESULT, result_name
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.results.snapshot import described
-from pausejax.study.spec import SpecError
+from pausejax.study.spec import SpecError, with_symbols
 from pausejax.study.study import FORMAT, Plan
 
 CHECKPOINTS = "checkpoints"
@@ -39,7 +40,7 @@ def describe(folder: Folder, plan: Plan, left_out: Collection[str] | None) -> No
     A spec that is equal, but for comments and spaces, is kept.
     """
     files = labels.used_files(plan.study)
-    if spec_of(folder) != labels.spec_text(plan):
+    if spec_of(folder, plan) != labels.spec_text(plan):
         folder.write(SPEC, labels.spec_text(plan).encode())
     if left_out is not None:
         planned.write(folder, labels.Labels.of(plan), left_out)
@@ -49,13 +50,29 @@ def describe(folder: Folder, plan: Plan, left_out: Collection[str] | None) -> No
         folder.write(f"{USED}/{name}", content)
 
 
-def spec_of(folder: Folder) -> str:
+def spec_of(folder: Folder, plan: Plan) -> str:
     """Returns the spec of a folder as `labels.spec_text` would write it; if it is not TOML, as it is."""
     text = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
-        return tomli_w.dumps(tomllib.loads(text))
+        return tomli_w.dumps(with_symbols(tomllib.loads(text), plan.study.words))
     except (ValueError, RecursionError):
         return text
+
+
+def refuse_overwriting(folder: Folder, plan: Plan, given: str) -> None:
+    """Raises a SpecError if the file of the plan's spec is that of the folder, and overrides would change it.
+
+    Args:
+      folder: the folder of the study.
+      plan: the plan.
+      given: the path of the file from which the spec was read.
+    """
+    own = folder.path(SPEC)
+    if not (folder.is_local and os.path.exists(own) and os.path.samefile(given, own)):
+        return
+    if spec_of(folder, plan) != labels.spec_text(plan):
+        what = f"{given} is the {SPEC} of this folder, and would be replaced by the spec with the overrides"
+        raise SpecError([f"--out {folder}: {what}. Choose another folder, or run a copy of the file"])
 
 
 def refuse_other_format(folder: Folder) -> None:
@@ -89,7 +106,7 @@ def refuse_unknown(folder: Folder, plan: Plan) -> None:
     else:
         files = labels.used_files(plan.study)
         known = folder.exists(f"{result_name(folder)}/{manifest.NAME}")
-        known = known and spec_of(folder) == labels.spec_text(plan)
+        known = known and spec_of(folder, plan) == labels.spec_text(plan)
         with contextlib.suppress(OSError, TypeError, ValueError):  # a missing list of files does not count
             known = known and read_sealed(folder, FILES) == files
     if not known:
@@ -119,7 +136,7 @@ def differences(folder: Folder, plan: Plan, problem: str, others: Sequence[str] 
             f"--out {folder}: holds runs that were made with other files. Choose another folder",
             *(f"{name}: its content has changed since these runs" for name in changed),
         ]
-    compared = difflib.unified_diff(spec_of(folder).splitlines(), text.splitlines(), n=0)
+    compared = difflib.unified_diff(spec_of(folder, plan).splitlines(), text.splitlines(), n=0)
     shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     shown = shown or [f"{name}: holds runs that this spec lacks. Remove it to continue" for name in others]
     return [f"--out {folder}: {problem}. {allowed}", *shown[:20]]

@@ -79,7 +79,7 @@ def parse(
         )
     except PartError as error:
         raise SpecError([*problems, str(error)]) from error
-    document = _with_symbols(document, words)
+    document = with_symbols(document, words)
     if flat:
         document = _sorted_in(document, words)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
@@ -144,7 +144,7 @@ def _unreadable(source: str, study: Study) -> list[str]:
     return [f"{source}: {name}: {wrong}" for name, wrong in found if wrong]
 
 
-def _with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
+def with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
     """Returns the document with the key "first.width" in place of a table `first` with the key `width`."""
 
     def flat(table: Any) -> Any:

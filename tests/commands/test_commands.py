@@ -211,3 +211,32 @@ main.main(["run", "spec.toml", "--out", "out", "--quiet", *sys.argv[1:]])
         [sys.executable, "-c", code, *asked], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
+OWN = '# mine\nname = "mine"  # mine, too\nmode = "bandit"\nrounds = 5\n[[policy]]\nname = "random"\n'
+
+
+def test_overrides_of_the_spec_that_lies_in_its_folder_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("spec.toml").write_text(OWN)
+    for out in (".", str(tmp_path), f"file://{tmp_path}"):
+        assert cli.main(["run", "spec.toml", "--out", out, "--set", "seeds=2"]) == cli.BAD_SPEC
+        assert "would be replaced by the spec with the overrides. Choose" in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"spec.toml": OWN}
+
+
+@pytest.mark.slow
+def test_a_spec_that_lies_in_its_folder_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("spec.toml").write_text(OWN)
+    run = ["run", "spec.toml", "--out", ".", "--no-report"]
+    for more in ([], ["--set", "rounds=5"], []):  # which is what the file says
+        assert cli.main([*run, *more]) == cli.OK
+    assert cli.main([*run, "--set", "seeds=2"]) == cli.BAD_SPEC
+    Path("copy.toml").write_text(OWN)
+    assert Path("spec.toml").read_text() == OWN and pausejax.open(".").sizes["run"] == 1
+    assert cli.main(["run", "copy.toml", *run[2:], "--set", "seeds=2"]) == cli.OK  # as every extension
+    assert "seeds = 2" in Path("spec.toml").read_text() and pausejax.open(".").sizes["run"] == 2
+    pausejax.save(pausejax.open(".").isel(run=[0]), "saved")
+    assert cli.main(["run", "saved/spec.toml", "--out", "saved", "--no-report"]) == cli.OK
+    assert pausejax.open("saved").sizes["run"] == 2

@@ -317,3 +317,17 @@ def test_a_part_of_a_larger_study_serves_a_smaller_one(tmp_path):
     study_folder.write_part(folder, [larger.identities[place] for place in places], arrays_of(larger, places))
     assert finish(folder, plan) == (0, 0)
     assert "failed_count" not in pausejax.open(tmp_path)
+
+
+def test_an_equal_spec_with_comments_is_kept(tmp_path):
+    plan, folder = make(seeds=2), Folder(tmp_path)
+    text = f"# mine\n{study_folder.labels.spec_text(plan)}"
+    (tmp_path / "spec.toml").write_text(text)
+    finish(folder, plan)
+    assert (tmp_path / "spec.toml").read_text() == text
+    with pytest.raises(SpecError) as refused:
+        study_folder.prepare(folder, make(seeds=1))
+    assert refused.value.problems[1:] == ("-seeds = 2", "+seeds = 1")
+    check(tmp_path, plan)
+    finish(folder, make(seeds=3))
+    assert (tmp_path / "spec.toml").read_text() == study_folder.labels.spec_text(make(seeds=3))
