@@ -4,9 +4,20 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+
+class IrregularFile(OSError):
+    """A path is not a regular file but, for example, a folder or a pipe."""
+
+
+def check_regular(path: str) -> None:
+    """Raises an `IrregularFile` if a path is no regular file, and an OSError if there is nothing."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise IrregularFile(f"{path}: must be a regular file")
 
 
 @contextlib.contextmanager

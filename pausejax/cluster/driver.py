@@ -21,6 +21,7 @@ from pausejax.execution.batches import Batch, groups_left
 from pausejax.execution.program import GroupProgram
 from pausejax.execution.rounds import Progress
 from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.results.parts import marked
 from pausejax.results.stores import FolderStore, Store
 from pausejax.study.runs import policies_of
 from pausejax.study.simulation import Layout
@@ -136,7 +137,7 @@ class RayExecutor:
             own = FolderStore(
                 store.folder, checkpoint_seconds=store.checkpoint_seconds, command=store.command
             )
-            mark = self._open.enter_context(store.folder.marked())
+            mark = self._open.enter_context(marked(store.folder))
             cache_dir = os.environ.get("PAUSEJAX_CACHE_DIR")
             arguments = (plan.study, self._cache.held, own, self._limits, mark, cache_dir)
             self._pool, self._study = Pool(arguments, self._cpus), plan.study

@@ -234,7 +234,9 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
     if size is not None:
         encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
         how = {"mode": "w", "encoding": encoding}
-    labelled.to_zarr(folder.path(name), zarr_format=3, consolidated=False, write_empty_chunks=True, **how)
+    how = {"zarr_format": 3, "consolidated": False, "write_empty_chunks": True, **how}
+    with folder.errors():
+        labelled.to_zarr(folder.path(name), **how)
 
 
 def seal(folder: Folder, name: str) -> None:
@@ -243,7 +245,7 @@ def seal(folder: Folder, name: str) -> None:
     Raises:
       OSError: a chunk of an array is missing.
     """
-    with warnings.catch_warnings():
+    with folder.errors(), warnings.catch_warnings():
         # Zarr 3 does not specify consolidated metadata, but xarray warns if a store lacks them.
         warnings.filterwarnings("ignore", "Consolidated metadata")
         group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)

@@ -12,10 +12,10 @@ import xarray as xr
 
 from pausejax.analysis import schema, soundness
 from pausejax.analysis.eval_times import with_eval_elapsed
-from pausejax.results import manifest
+from pausejax.results import manifest, snapshot
 from pausejax.results.folder import Folder
 from pausejax.results.parts import part_names
-from pausejax.results.snapshot import described, is_sealed
+from pausejax.results.snapshot import Replaced, described, is_sealed
 from pausejax.study.study import FORMAT
 
 RESULT = "results.zarr"
@@ -56,10 +56,10 @@ def read(directory: str | Path) -> xr.Dataset:
     Raises:
       FileNotFoundError: the folder holds no result, or an unfinished study.
       ValueError: the result is damaged; no value has been decoded.
-      OSError: another process replaced the result during each attempt to open it.
+      OSError: another process replaced the result during each attempt to open it, or a file can't be read.
     """
     folder = Folder(directory)
-    for pause in _PAUSES:
+    for pause in (*_PAUSES, *(() if folder.is_local else snapshot.PAUSES)):
         # `result_name` checks two names. The result may be renamed between these checks, so a second call is
         # needed.
         if (name := result_name(folder) or result_name(folder)) is None:
@@ -70,7 +70,7 @@ def read(directory: str | Path) -> xr.Dataset:
             return _opened(folder, name, sealed)
         except _OtherFormat as error:
             raise ValueError(f"{directory}: {error}") from error
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except (*manifest.GONE, Replaced, KeyError, TypeError, ValueError) as error:
             reason = error
         if sealed and is_sealed(folder, name, sealed):
             break
@@ -78,6 +78,10 @@ def read(directory: str | Path) -> xr.Dataset:
     else:
         if sealed:
             raise OSError(f"{directory}: another process is extending {RESULT}. Open it again later")
+        if not (folder.is_local or folder.exists(f"{RESULT}/{manifest.NAME}")):
+            # Under a URL a result takes its place file by file, and its manifest is the last file.
+            what = f"{RESULT} is incomplete. Another process is writing it, or was killed then"
+            raise OSError(f"{directory}: {what}. Open it again later, or run the study's spec")
     raise ValueError(
         f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}). "
         "`pausejax run` with the study's spec repairs it"

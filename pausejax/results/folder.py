@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import posixpath
-import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,17 +15,11 @@ import fsspec
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
-from pausejax.atomic import renamed_or_copied, replacing
+from pausejax.atomic import check_regular, renamed_or_copied, replacing
 
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
-MARK = ".mark-"
-"""Prefix of the files that `Folder.marked` writes. Those of killed processes go when no process plays."""
 _T = TypeVar("_T")
-
-
-class IrregularFile(OSError):
-    """A path is not a regular file but, for example, a folder or a pipe."""
 
 
 class Folder:
@@ -36,21 +29,45 @@ class Folder:
         """Opens a folder at a path or a URL.
 
         Raises:
-          ValueError: the URL's file system is unknown or not installed, or the location is a chain of URLs.
+          ValueError: the URL's file system is unknown or not installed, or the location is a chain of URLs or
+            a pattern.
+          OSError: the URL's file system can't be reached.
         """
         self.location = str(location)
         if "::" in self.location:
             # fsspec treats :: as a chain, and would read through the caches, archives or servers that the
             # chain names.
             raise ValueError(f"{self.location}: must be a folder or one URL, without ::")
+        self.is_local = False
         try:
-            self._files, self._root = fsspec.core.url_to_fs(self.location)
+            with self.errors():
+                self._files, self._root = fsspec.core.url_to_fs(self.location)
         except ImportError as error:
             raise ValueError(f"{self.location}: {error}") from error
         self.is_local = isinstance(self._files, LocalFileSystem)
+        if not self.is_local and any(sign in self._root for sign in "*?["):
+            raise ValueError(f"{self.location}: a URL must have none of * ? [, which stand for other names")
 
     def __str__(self) -> str:
         return self.location
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns the errors of a URL's library that are none of Python's into OSErrors of one line."""
+        try:
+            yield
+        except (ImportError, MemoryError, NotImplementedError, OSError, ValueError):
+            raise
+        except Exception as error:
+            if self.is_local:
+                raise
+            line = str(error).partition("\n")[0] or type(error).__name__
+            raise OSError(f"{self.location}: {line}") from error
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Calls a method of the file system."""
+        with self.errors():
+            return getattr(self._files, method)(*arguments, **options)
 
     def path(self, name: str = "") -> str:
         """Returns the path or URL by which other libraries open a file or folder."""
@@ -65,20 +82,20 @@ class Folder:
         """
         probe = f".probe-{uuid.uuid4().hex}"
         try:
-            self._files.makedirs(self._root, exist_ok=True)
+            self._call("makedirs", self._root, exist_ok=True)
             self.write(probe, b"")
         except NotImplementedError as error:
             raise OSError(f"{self.location}: nothing can be written there") from error
         self.remove(probe)
 
     def exists(self, name: str) -> bool:
-        return self._files.exists(self._inside(name))
+        return bool(self._call("exists", self._inside(name)))
 
     def names(self, folder: str) -> list[str]:
         """Returns the sorted names of what `folder` contains; an empty list if it does not exist."""
-        self._files.invalidate_cache()
+        self._call("invalidate_cache")
         try:
-            found = self._files.ls(self._inside(folder), detail=False)
+            found = self._call("ls", self._inside(folder), detail=False)
         except FileNotFoundError:
             return []
         return sorted(posixpath.basename(path.rstrip("/")) for path in found)
@@ -89,26 +106,27 @@ class Folder:
         Raises:
           OSError: a path is neither a file nor a folder; opening it, such as a pipe, might never return.
         """
-        self._files.invalidate_cache()
+        self._call("invalidate_cache")
         root = self._inside(folder)
-        found = self._files.find(root)
+        found = self._call("find", root)
         for path in found if self.is_local else ():
-            _check_regular(path)
+            check_regular(path)
         return sorted(posixpath.relpath(path, root) for path in found)
 
     def read(self, name: str) -> bytes:
         path = self._inside(name)
         if self.is_local:
-            _check_regular(path)
-        return self._files.cat_file(path)
+            check_regular(path)
+        content: bytes = self._call("cat_file", path)
+        return content
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file. A reader, or a restart after a crash, sees the whole new file or the old state."""
         path = self._inside(name)
         if not self.is_local:
             # An object store shows an object only after it has been written completely.
-            self._files.makedirs(posixpath.dirname(path), exist_ok=True)
-            self._files.pipe_file(path, content)
+            self._call("makedirs", posixpath.dirname(path), exist_ok=True)
+            self._call("pipe_file", path, content)
             return
 
         def put() -> None:
@@ -160,7 +178,7 @@ class Folder:
             self.remove(f"{name}/{seal}")
         for _ in range(_ATTEMPTS):
             try:
-                self._files.rm(self._inside(name), recursive=True)
+                self._call("rm", self._inside(name), recursive=True)
                 return
             except FileNotFoundError:
                 if not self.exists(name):
@@ -169,21 +187,6 @@ class Folder:
                 # Another process writes into the folder. Files that it added last may remain.
                 if error.errno != errno.ENOTEMPTY:
                     raise
-
-    @contextlib.contextmanager
-    def marked(self) -> Iterator[str]:
-        """Puts a file into the folder during the context. Other nodes recognize the folder by this file.
-
-        Yields:
-          The name of the mark, a file.
-        """
-        name = f"{MARK}{uuid.uuid4().hex}"
-        self.write(name, b"")
-        try:
-            yield name
-        finally:
-            with contextlib.suppress(OSError):
-                self.remove(name)
 
     def remove_if_empty(self, name: str) -> None:
         """Removes a folder if it is empty."""
@@ -208,9 +211,9 @@ class Folder:
         try:
             for names in ([name for name in self.tree(old) if name != seal], [seal] if seal else []):
                 pairs = [(self._inside(f"{old}/{name}"), self._inside(f"{new}/{name}")) for name in names]
-                self._files.copy([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+                self._call("copy", [pair[0] for pair in pairs], [pair[1] for pair in pairs])
         except NotImplementedError:  # the file system can't copy, so it renames
-            self._files.mv(self._inside(old), self._inside(new), recursive=True)
+            self._call("mv", self._inside(old), self._inside(new), recursive=True)
         self.remove(old, seal)
 
     @contextlib.contextmanager
@@ -292,8 +295,3 @@ class Folder:
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)
-
-
-def _check_regular(path: str) -> None:
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise IrregularFile(f"{path}: must be a regular file")

@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pausejax.results.folder import Folder, IrregularFile
+from pausejax.atomic import IrregularFile
+from pausejax.results.folder import Folder
 from pausejax.results.sealed import digest_of
 
 NAME = "manifest.json"

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -24,6 +25,8 @@ PLAYING = ".playing"
 
 The folder is tidied up when no process holds this lock.
 """
+MARK = ".mark-"
+"""Prefix of the files that `marked` writes. Those of killed processes go when no process plays."""
 _IDENTITY = "identity"
 """The key in a part for the identities of its runs."""
 _MADE = ".made"
@@ -36,6 +39,22 @@ def playing(folder: Folder) -> Iterator[None]:
     """Holds the lock `PLAYING`, so that other processes do not remove this process's checkpoints."""
     with folder.lock(PLAYING, shared=True):
         yield
+
+
+@contextlib.contextmanager
+def marked(folder: Folder) -> Iterator[str]:
+    """Puts a file into a folder during the context. Other nodes recognize the folder by this file.
+
+    Yields:
+      The name of the mark, a file.
+    """
+    name = f"{MARK}{uuid.uuid4().hex}"
+    folder.write(name, b"")
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            folder.remove(name)
 
 
 def is_played(folder: Folder) -> bool:

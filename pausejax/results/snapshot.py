@@ -18,7 +18,7 @@ from pausejax.results import manifest
 from pausejax.results.folder import Folder
 from pausejax.results.manifest import Manifest
 
-_PAUSES = (0.2, 1.0, 5.0)
+PAUSES = (0.2, 1.0, 5.0)
 """Seconds between two checks of whether a store under a URL is being replaced."""
 
 
@@ -52,7 +52,7 @@ class Snapshot(Store):
         """Returns the error for a file that does not match the manifest."""
         where = f"{self._folder}: {self._name}"
         # Under a URL a store is replaced file by file.
-        for pause in (0.0, *(() if self._folder.is_local else _PAUSES)):
+        for pause in (0.0, *(() if self._folder.is_local else PAUSES)):
             time.sleep(pause)
             if not is_sealed(self._folder, self._name, self._sealed):
                 what = "has been extended or removed since it was opened. Open it again"

@@ -24,9 +24,9 @@ from pausejax.results.description import USED as USED
 from pausejax.results.exchange import LABELS, REPLACED, replace, result_name
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
-from pausejax.results.folder import MARK, Folder
+from pausejax.results.folder import Folder
+from pausejax.results.parts import MARK, PLAYING, is_played, part_names
 from pausejax.results.parts import PARTS as PARTS
-from pausejax.results.parts import PLAYING, is_played, part_names
 from pausejax.results.parts import playing as playing
 from pausejax.results.parts import write_part as write_part
 from pausejax.results.snapshot import opened

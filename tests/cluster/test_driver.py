@@ -29,6 +29,7 @@ from pausejax.execution.program import GroupProgram
 from pausejax.kinds import parse
 from pausejax.results import study_folder
 from pausejax.results.folder import Folder
+from pausejax.results.parts import marked
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.search import search
@@ -297,7 +298,7 @@ def test_a_batch_that_is_begun_again_is_played_only_where_its_first_worker_left_
 def test_a_folder_of_the_same_path_on_another_node_is_not_the_drivers(tmp_path, monkeypatch):
     """It holds a spec: another study has been played there."""
     monkeypatch.setattr("pausejax.cluster.worker._SECONDS_TO_SEE_THE_FOLDER", 0)
-    with Folder(tmp_path / "drivers").marked() as mark:
+    with marked(Folder(tmp_path / "drivers")) as mark:
         _, own = make_worker(BANDIT, tmp_path / "drivers", mark=mark)
         _, others = make_worker(BANDIT, tmp_path / "others", mark=mark)
         own.begin()
