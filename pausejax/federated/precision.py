@@ -94,7 +94,8 @@ def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precis
 def _within(value: Any, precision: Precision, operation: str) -> Any:
     """Returns a parameter of an operation, such as a loop body; products inside use rounded operands."""
     if isinstance(value, tuple) and any(isinstance(part, core.ClosedJaxpr) for part in value):
-        return tuple(_within(part, precision, operation) for part in value)
+        parts = [_within(part, precision, operation) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if not _multiplies(value):
         return value
     if operation == "shard_map" or not isinstance(value, core.ClosedJaxpr):

@@ -9,8 +9,8 @@ session's functions, classes and constants. It covers objects of installed libra
 import copyreg
 import functools
 import hashlib
+import inspect
 import random
-import sys
 import types
 import weakref
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pausejax.parts.code import globals_of, imports_of
-from pausejax.parts.origin import in_package, is_foreign, of_others
+from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library, of_others
 from pausejax.parts.part import Part, PartError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
@@ -28,7 +28,7 @@ _DESCRIBING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
         *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
-        *("__slotnames__", "_value2member_map_"),
+        *("__slotnames__", "_value2member_map_", "__hash__"),
     )
 )
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
@@ -123,10 +123,9 @@ class _Content:
                 self._add_all(own, name)
         elif isinstance(value, type):
             self._put("class", value.__module__, value.__qualname__)
-            if not _is_named_by_library(value):
+            if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                own = {key: one for key, one in vars(value).items() if key not in _DESCRIBING}
-                self._add_all(own, name)
+                self._add_all({key: one for key, one in vars(value).items() if _is_content(key)}, name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
             for place, one in enumerate(value):
@@ -139,7 +138,7 @@ class _Content:
         elif isinstance(value, set | frozenset):
             self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
             self._add_subclass(value, name)
-        elif hasattr(value, "__array__") and hasattr(value, "dtype"):
+        elif _is_array(value):
             self._add_array(value, name)
             if beside := _beside(value):
                 self.add(beside, name)
@@ -161,7 +160,7 @@ class _Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
-            self._add_all(_public(function.__dict__), name)
+            self._add_all(_attributes(function, "_"), name)
             for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
             for key in sorted(set(globals_of(code)) & function.__globals__.keys()):
@@ -197,8 +196,8 @@ class _Content:
 
     def _add_subclass(self, value: Any, name: str) -> None:
         """Adds what a value of a subclass has beside its numbers or members."""
-        if not _is_of_library(type(value)):
-            self.add((type(value), getattr(value, "__dict__", {})), name)
+        if not is_of_library(type(value)):
+            self.add((type(value), _attributes(value, "__")), name)
         elif isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as `np.matrix`
             self._put(type(value).__qualname__)
 
@@ -206,21 +205,23 @@ class _Content:
         self.add(type(value), name)
         if isinstance(value, property):
             self.add((value.fget, value.fset), name)
-        elif isinstance(value, functools.cached_property):
-            self.add(value.func, name)
+        elif isinstance(
+            value, functools.cached_property
+        ):  # what it stores can't be told from an assigned value
+            raise _NoDigest(f"{name}, a cached_property")
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, name)
         elif isinstance(value, types.MethodType):
             self.add((value.__self__, value.__func__), name)
         elif isinstance(value, functools.partial):
-            self.add((value.func, value.args, value.keywords), name)
+            self.add((value.func, value.args, value.keywords, _attributes(value, "__")), name)
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
-        elif callable(getattr(value, "__wrapped__", None)):  # such as a jitted or cached function
-            self.add(value.__wrapped__, name)
-            attributes = getattr(value, "__dict__", {})
-            hidden = "_" if _is_of_library(type(value)) else "__"
-            self._add_all({key: one for key, one in attributes.items() if not key.startswith(hidden)}, name)
+        elif callable(
+            wrapped := inspect.getattr_static(value, "__wrapped__", None)
+        ):  # such as a jitted function
+            self.add(wrapped, name)
+            self._add_all(_attributes(value, "_" if is_of_library(type(value)) else "__"), name)
         elif any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES):
             pass
         else:
@@ -230,56 +231,57 @@ class _Content:
             except Exception as error:
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
             if not isinstance(how, str):
-                self.add([_state(one, type(value)) for one in how], name)
+                self.add([_state(one) for one in how], name)
             elif how.replace(".", "").isidentifier():
                 self._put(how)
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")
 
 
-def _is_of_library(kind: type) -> bool:
-    # In some classes of Cython, `__module__` describes the attribute of the instances.
-    return not isinstance(kind.__module__, str) or is_foreign(kind.__module__)
+def _is_content(key: str) -> bool:
+    """Returns whether an attribute of a class says what the class does."""
+    made_from_fields = key.startswith("__pydantic_") and key != "__pydantic_fields__"
+    return key not in _DESCRIBING and not made_from_fields
 
 
-def _is_named_by_library(kind: type) -> bool:
-    """Returns whether a class is of Python or a library, and its name stands for it.
-
-    A library may also make a class from a class of one's own, such as `flax.linen.remat(Block)`. Its name
-    does not say from which.
-    """
-    if not _is_of_library(kind):
-        return False
-    found: Any = sys.modules.get(str(kind.__module__))
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    written_in_c = not isinstance(vars(kind).get("__module__"), str)
-    return found is kind or written_in_c
+def _state(part: Any) -> Any:
+    """Returns one part of an object's state, without the number that flax gives each module."""
+    if isinstance(part, dict):
+        return {key: one for key, one in part.items() if type(one).__qualname__ != "FlaxId"}
+    return list(part) if isinstance(part, Iterator) else part
 
 
-def _state(part: Any, kind: type) -> Any:
-    """Returns one part of an object's state, without what Python and flax add while the object is used."""
-    if not isinstance(part, dict):
-        return list(part) if isinstance(part, Iterator) else part
-    kept = {
-        key: one
-        for key, one in part.items()
-        if not isinstance(getattr(kind, str(key), None), functools.cached_property)
-        and type(one).__qualname__ != "FlaxId"
-    }
-    return kept or None
+def _is_array(value: Any) -> bool:
+    """Returns whether a value is an array of NumPy, JAX, pandas or another library, no variable of flax."""
+    kind = type(value)
+    of_flax = kind.__module__.partition(".")[0] == "flax"
+    return hasattr(kind, "__array__") and hasattr(kind, "dtype") and not of_flax
+
+
+def _attributes(value: Any, hidden: str) -> dict[str, Any]:
+    """Returns the attributes of a value whose names do not begin with `hidden`."""
+    members = [vars(kind).items() for kind in type(value).__mro__]
+    slots = [key for items in members for key, one in items if isinstance(one, types.MemberDescriptorType)]
+    found = {key: getattr(value, key) for key in slots if hasattr(value, key)} | getattr(
+        value, "__dict__", {}
+    )
+    return {key: one for key, one in found.items() if not key.startswith(hidden)}
 
 
 def _beside(array: Any) -> tuple[Any, ...]:
     """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
     library = type(array).__module__.partition(".")[0]
     if isinstance(array, np.ma.MaskedArray):
-        return (np.asarray(array.mask),)
-    if library == "pandas" and hasattr(array, "index"):
-        return np.asarray(array.index), getattr(array, "name", None), array.attrs
+        return np.asarray(array.mask), array.fill_value
+    if library == "pandas":
+        kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
+        categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)
+        names = None if index is None else (np.asarray(index), list(index.names))
+        return categories, names, getattr(array, "name", None), getattr(array, "attrs", None)
     if library == "xarray":
-        coords = {key: np.asarray(one) for key, one in getattr(array, "coords", {}).items()}
-        return array.dims, coords, getattr(array, "name", None), array.attrs
+        coords = getattr(array, "coords", {})
+        beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
+        return array.dims, beside, getattr(array, "name", None), array.attrs
     return ()
 
 
@@ -287,7 +289,3 @@ def _alone(value: Any, name: str) -> str:
     content = _Content()
     content.add(value, name)
     return content.digest()
-
-
-def _public(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if not key.startswith("_")}

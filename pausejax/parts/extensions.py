@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import imported
+from pausejax.parts.imports import imported, is_outdated
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
@@ -143,6 +143,9 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         if path and path.is_relative_to(base) and belongs(name, path) and name not in elsewhere:
             beside[name] = path
     _OURS.update(beside)
+    for name, path in elsewhere.items():
+        if name in sys.modules:
+            _IMPORTED[path] = (sys.modules[name].__spec__, digests[name])
     files = {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*beside.values()})}
     return Source(entry, module, files, elsewhere, digests)
 
@@ -153,17 +156,19 @@ def _is_beside(base: Path, name: str, path: Path) -> bool:
     return path in (beside.with_name(f"{beside.name}.py").resolve(), (beside / "__init__.py").resolve())
 
 
-# Digests of modules in other folders when they were imported. Python does not read them again.
-_IMPORTED: dict[Path, str] = {}
+# The spec and the digest of each module in another folder when its file was read. A reload makes a new spec.
+_IMPORTED: dict[Path, tuple[Any, str]] = {}
 
 
 def _refuse_outdated(entry: str, elsewhere: Mapping[str, Path], digests: Mapping[str, str]) -> None:
     """Raises a PartError if the file of a module was changed after Python imported it."""
     for name, path in elsewhere.items():
-        if name not in sys.modules:
-            _IMPORTED[path] = digests[name]
-        elif _IMPORTED.setdefault(path, digests[name]) != digests[name]:
-            raise PartError(f"use: {entry}: {path} has changed since Python imported it. Restart Python")
+        if (module := sys.modules.get(name)) is None:
+            continue
+        spec, digest = _IMPORTED.get(path, (None, ""))
+        same = digest == digests[name] if spec is module.__spec__ else not is_outdated(module, path)
+        if not same:
+            raise PartError(f"use: {entry}: {path} has changed since Python imported it. Reload {name}")
 
 
 def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:

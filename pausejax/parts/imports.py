@@ -3,8 +3,11 @@
 import ast
 import functools
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 
 def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
@@ -24,31 +27,45 @@ def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> d
     """
     found: dict[str, Path] = {}
     left = [module]
-    folder = functools.cache(functools.partial(_folder, base))
+    folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
-        beside = folder(name.partition(".")[0]).joinpath(*name.split("."))
-        for path in (beside / "__init__.py", beside.parent / f"{beside.name}.py"):
-            if name not in found and path.is_file() and belongs(name, path.resolve()):
-                found[name] = path.resolve()
-                left += _names(path, name)
+        top, *inner = name.split(".")
+        for folder in folders(top):
+            beside = folder.joinpath(*inner)
+            for path in (beside / "__init__.py", beside.with_name(f"{beside.name}.py")):
+                if name not in found and path.is_file() and belongs(name, path.resolve()):
+                    found[name] = path.resolve()
+                    left += _names(path, name)
         if parent := name.rpartition(".")[0]:
             left.append(parent)
     return found
 
 
-def _folder(base: Path, top: str) -> Path:
-    """Returns the folder in which Python finds a module, or a package of modules."""
-    if (base / top / "__init__.py").is_file() or (base / f"{top}.py").is_file():
-        return base
+def _folders(base: Path, top: str) -> list[Path]:
+    """Returns the folders of a package; for a module that is no package, its path without the ending .py."""
+    beside = base / top
+    if not top or (beside / "__init__.py").is_file() or (base / f"{top}.py").is_file():
+        return [beside]
     try:
         found = importlib.util.find_spec(top)
     except (ImportError, ValueError):
-        return base
-    if found is None or not found.origin or not found.has_location:
-        return base
-    path = Path(found.origin)
-    return path.parents[1] if path.name == "__init__.py" else path.parent
+        found = None
+    if found and found.has_location and found.origin and not found.submodule_search_locations:
+        return [Path(found.origin).with_suffix("")]
+    elsewhere = list(map(Path, found.submodule_search_locations or ())) if found else []
+    return elsewhere if found and found.has_location else [beside, *elsewhere]
+
+
+def is_outdated(module: ModuleType, path: Path) -> bool:
+    """Returns whether a module's file was changed after Python imported it, as far as the bytecode tells."""
+    spec = module.__spec__
+    if spec is None or not spec.cached or sys.dont_write_bytecode or not os.access(spec.cached, os.W_OK):
+        return False
+    header = Path(spec.cached).read_bytes()[:16]
+    flags, time, size = (int.from_bytes(header[place : place + 4], "little") for place in (4, 8, 12))
+    now = path.stat()
+    return not flags and (time, size) != (int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF)
 
 
 def _names(path: Path, module: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ import importlib.machinery
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 
 @functools.cache
@@ -47,3 +48,24 @@ def is_foreign_spec(found: importlib.machinery.ModuleSpec) -> bool:
     """Returns what `is_foreign` would return for a module that is not imported yet."""
     place = found.origin if found.has_location else next(iter(found.submodule_search_locations or ()), None)
     return place is None or of_others(Path(place).resolve())
+
+
+def is_of_library(kind: type) -> bool:
+    """Returns whether a class is of this package, of Python, or of an installed package."""
+    # In some classes of Cython, `__module__` describes the attribute of the instances.
+    return not isinstance(kind.__module__, str) or is_foreign(kind.__module__)
+
+
+def is_named_by_library(kind: type) -> bool:
+    """Returns whether a class is of Python or a library, and its name stands for it.
+
+    A library may also make a class from a class of one's own, such as `flax.linen.remat(Block)`. Its name
+    does not say from which.
+    """
+    if not is_of_library(kind):
+        return False
+    found: Any = sys.modules.get(str(kind.__module__))
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    written_in_c = not isinstance(vars(kind).get("__module__"), str)
+    return found is kind or written_in_c

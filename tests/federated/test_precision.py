@@ -123,6 +123,12 @@ def test_keywords_constants_and_integers_pass_through():
     np.testing.assert_array_equal(scaled, [[4], [13]])
 
 
+def test_a_linear_system_is_solved():
+    """Its operation holds functions in a named tuple, and no product of its own."""
+    matrix, right = jnp.eye(3) * 2, jnp.ones((3, 1))
+    np.testing.assert_allclose(in_precision(jnp.linalg.solve, "bf16")(matrix, right), right / 2)
+
+
 def test_products_that_cannot_be_rounded_are_refused():
     mesh = jax.make_mesh((1,), ("axis",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = jax.sharding.PartitionSpec("axis")

@@ -74,6 +74,21 @@ CHANGES = {
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
     "a default of a table": ("C = collections.defaultdict(lambda: {v})", "C.default_factory()"),
     "a table of one's own": ("class B(dict):\n    def at(self):\n        return {v}\nC = B()", "C.at()"),
+    "a table with attributes": (
+        "class B(dict):\n    def __getattr__(self, key):\n        return self.setdefault(key, B())\n"
+        "C = B(at={v})\nKEPT = C",
+        "C.at",
+    ),
+    "a slot": ("class B(set):\n    __slots__ = ('at',)\nC = B()\nC.at = {v}", "C.at"),
+    "an attribute of a partial": ("C = functools.partial(max, 1)\nC.at = {v}", "C.at"),
+    "categories": (
+        "import pandas as pd\nC = pd.Series(pd.Categorical(['a'], ['a', 'b'] if {v} == 1 else ['b', 'a']))",
+        "C.cat.codes[0].item()",
+    ),
+    "a variable of flax": (
+        "from flax import nnx\nC = (nnx.Param if {v} == 1 else nnx.BatchStat)(jnp.ones(2))",
+        "C[...].sum()",
+    ),
     "a set of one's own": ("class B(set):\n    at = {v}\nC = B()", "C.at"),
     "an attribute of a set": ("class B(set):\n    pass\nC = B()\nC.at = {v}", "C.at"),
     "an array of one's own": ("class B(np.ndarray):\n    at = {v}\nC = np.ones(2).view(B)", "C.at"),
@@ -106,10 +121,6 @@ CHANGES = {
         "C(2)",
     ),
     "a flag": ("class C(enum.Flag):\n    A = {v}\n    B = 4", "(C.A | C.B).value"),
-    "a property that is stored": (
-        "class B:\n    @functools.cached_property\n    def at(self):\n        return {v}\nC = B()",
-        "C.at",
-    ),
     "a function for each type": (
         "@functools.singledispatch\ndef C(x):\n    return 0\n@C.register\ndef _(x: int):\n    return {v}",
         "C(1)",
@@ -278,6 +289,10 @@ def test_a_digest_is_the_same_in_every_process():
         ("import threading\nC = threading.Lock()", "C, a lock"),
         ("C = (n for n in range(3))", "C, a generator"),
         ("C = np.frompyfunc(lambda x: x, 1, 1)", "C, a ufunc"),
+        (
+            "class B:\n    @functools.cached_property\n    def at(self):\n        return 1\nC = B()",
+            "C.at, a cached_property",
+        ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
     ],
 )

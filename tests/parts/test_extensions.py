@@ -91,7 +91,7 @@ def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
     assert "helper.py: its content has changed since" in capsys.readouterr().err
 
 
-LAB = "from lab_models import BEGIN"
+LAB = "from lab_models.deep import BEGIN"
 HELPERS = {
     "plain.py": "BEGIN = 1\n",
     "pack/__init__.py": "",
@@ -137,29 +137,53 @@ def test_a_helper_whose_name_another_module_has_is_refused(tmp_path, monkeypatch
     assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
 
 
-def test_modules_of_ones_own_in_another_folder_count_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("init", ["from lab_models.deep import BEGIN", None])
+def test_modules_of_ones_own_in_another_folder_count_too(tmp_path, monkeypatch, init):
     """Such as a module beside the script, or a package of the lab that is installed in place."""
     (tmp_path / "lab_models").mkdir()
-    (tmp_path / "lab_models" / "__init__.py").write_text("from lab_models.deep import BEGIN\n")
+    if init:
+        (tmp_path / "lab_models" / "__init__.py").write_text(init)
     deep, spec = tmp_path / "lab_models" / "deep.py", write(tmp_path / "parts", "BEGIN", more=LAB)
     monkeypatch.syspath_prepend(str(tmp_path))
     names, begins = [], []
     for number in (1, 2, 1):
         deep.write_text(f"BEGIN = {number}\n# {'changed' * number}\n")
-        for name in ("lab_models", "lab_models.deep"):
-            sys.modules.pop(name, None)
-        importlib.invalidate_caches()
+        forget_lab()
         study = kinds.load(spec)
         names.append(identities(spec)[0])
         begins.append(study.parts.get("policy", "first_ones").parameters["start"].default)
     assert begins == [1, 2, 1] and names[0] == names[2] != names[1]
     assert set(study.parts.sources[0].files) == {"mine.py"}
-    # Python holds the old module, and would compute with it.
-    deep.write_text("BEGIN = 5\n")
-    with pytest.raises(SpecError, match=r"deep\.py has changed since Python imported it. Restart Python"):
+    forget_lab()
+
+
+@pytest.mark.parametrize("before", ["a study", "the session"])
+def test_a_module_that_python_holds_since_before_it_changed_is_refused(tmp_path, monkeypatch, before):
+    """Python would compute with the old one, whether a study or the session has imported it."""
+    (tmp_path / "lab_models").mkdir()
+    (tmp_path / "lab_models" / "deep.py").write_text("BEGIN = 1\n")
+    spec = write(tmp_path / "parts", "BEGIN", more=LAB)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    forget_lab()
+    if before == "the session":
+        importlib.import_module("lab_models.deep")
+    else:
         kinds.load(spec)
+    (tmp_path / "lab_models" / "deep.py").write_text("BEGIN = 1 + 2\n")
+    with pytest.raises(
+        SpecError, match=r"deep\.py has changed since Python imported it. Reload lab_models.deep"
+    ):
+        kinds.load(spec)
+    importlib.reload(sys.modules["lab_models.deep"])
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 3
+    forget_lab()
+
+
+def forget_lab():
     for name in ("lab_models", "lab_models.deep"):
-        del sys.modules[name]
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
 
 
 @pytest.mark.parametrize("file", ["lab.py", "lab/__init__.py", "lab/deep/models.py"])
