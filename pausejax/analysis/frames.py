@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pausejax.analysis.metrics import recorded
 from pausejax.analysis.per_run import MAX_BYTES, finals, run_blocks
 from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import axes_of, column_of
@@ -114,7 +115,7 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
             spread = np.full((len(labels), len(marks[0])), np.nan, block.dtype)
             spread[:, places[there]] = block[:, there]
             block = spread
-        values[name] = block.reshape(-1)
+        values[name] = (block if block.dtype.kind in "iu" else recorded(name, block)).reshape(-1)
     # After a run's last round, all variables are NaN or -1.
     empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
     kept = ~np.all(empty, axis=0)

@@ -116,7 +116,7 @@ def samples(
     """
     runs = without_diverged(runs) if metric.learned else runs
     array = runs[metric.variable]
-    values = metric.scale * RUNNING[metric.reduce](recorded(array.values))
+    values = metric.scale * RUNNING[metric.reduce](recorded(metric.variable, array.values))
     evaluated = array.dims[1] == "eval"
     values = smooth(values, smoothing) if evaluated else values
     rounds = runs["eval_round" if evaluated else "round"].values

@@ -9,7 +9,7 @@ import xarray as xr
 
 from pausejax.analysis.comparing import refuse_unlike
 from pausejax.analysis.intervals import group_intervals
-from pausejax.analysis.metrics import recorded
+from pausejax.analysis.metrics import is_count, recorded
 from pausejax.analysis.per_run import finals, with_divergence
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
@@ -157,15 +157,17 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
                 "order. Compute the array from this result"
             )
     # An array that a user computed from several variables has no name. In such an array -1 may be a value.
-    if metric.name is None or metric.dtype.kind not in "iu" or not (metric.values < 0).any():
+    if metric.name is None or not (is_count(str(metric.name), metric.values) and (metric.values < 0).any()):
         return metric
     if not _is_selection(metric, result.get(metric.name)):
+        if metric.dtype.kind not in "iu":  # `astype(float)` says that these are values
+            return metric
         raise ValueError(
             f"metric: this array, computed from {metric.name}, has negative integers, which may be values or "
             "stand for no value. Give array.where(array >= 0) to leave them out, or array.astype(float) to "
             "keep them"
         )
-    return metric.copy(data=recorded(metric.values))
+    return metric.copy(data=recorded(str(metric.name), metric.values))
 
 
 def _is_selection(array: xr.DataArray, variable: xr.DataArray | None) -> bool:

@@ -11,12 +11,20 @@ from pausejax.analysis.quantities import Metric, metrics_in
 _EXACT = 1e-5
 
 
-def recorded(values: np.ndarray) -> np.ndarray:
-    """Returns the values of a variable, in the same shape, with NaN where a run recorded no value.
+_COUNTS = frozenset(("available_count", "failed_count", "late_count"))
 
-    In counts, which are integers, -1 stands for no value. Other variables already have NaN.
+
+def is_count(name: str, values: np.ndarray) -> bool:
+    """Returns whether -1 stands for no value in a variable: in integers, and in counts that became floats.
+
+    `xarray` makes floats of integers if it adds missing values, for example in `where` or `concat`.
     """
-    return np.where(values < 0, np.nan, values) if values.dtype.kind in "iu" else values
+    return values.dtype.kind in "iu" or name in _COUNTS
+
+
+def recorded(name: str, values: np.ndarray) -> np.ndarray:
+    """Returns the values of a variable, in the same shape, with NaN where a run recorded no value."""
+    return np.where(values < 0, np.nan, values) if is_count(name, values) else values
 
 
 def last(values: np.ndarray) -> np.ndarray:
@@ -193,11 +201,11 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
 
 
 def _refuse_selected_rounds(result: xr.Dataset) -> None:
-    """Checks that a result has its first rounds without gaps, and that its last round is evaluated.
+    """Checks that a result has all of its rounds, and that its last round is evaluated.
 
-    Otherwise a mean would divide by the wrong number of rounds, a sum would lack rounds, and accuracy and
-    time would be those of different rounds. Ensembles are not checked: all their metrics are the last value
-    of a variable that counts from round 1.
+    Otherwise a mean would divide by the wrong number of rounds, a sum would lack rounds, accuracy and time
+    would be those of different rounds, and the clients' participation would be that of other rounds.
+    Ensembles are not checked: all their metrics are the last value of a variable that counts from round 1.
 
     Raises:
       ValueError: rounds or evaluations were selected.
@@ -205,15 +213,15 @@ def _refuse_selected_rounds(result: xr.Dataset) -> None:
     if result.attrs.get("kind") != "clients" or "round" not in result.coords:
         return
     rounds = result["round"].values
-    fits = np.array_equal(rounds, np.arange(1, rounds.size + 1))
+    whole = rounds.size == result.attrs.get("rounds", rounds.size)
+    fits = whole and np.array_equal(rounds, np.arange(1, rounds.size + 1))
     if fits and "eval_round" in result.coords:
         evaluated = np.atleast_1d(result["eval_round"].values)
         fits = np.array_equal(evaluated[-1:], rounds[-1:])
     if not fits:
         raise ValueError(
-            "result: rounds or evaluations were selected. Metrics and curves need the rounds 1, 2, 3, … up "
-            "to an evaluated round, and no evaluation of a later round. Select rounds of a variable instead, "
-            "such as result.reward.sel(round=slice(21, 40))"
+            "result: rounds or evaluations were selected. Metrics and curves need all of them. Select rounds "
+            "of a variable instead, such as result.reward.sel(round=slice(21, 40))"
         )
 
 

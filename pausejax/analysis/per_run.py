@@ -113,7 +113,7 @@ def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.nda
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
         values = array.isel(run=runs).values
-        values = values if array.dims == ("run",) else recorded(values)
+        values = values if array.dims == ("run",) else recorded(str(array.name), values)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

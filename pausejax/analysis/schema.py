@@ -193,6 +193,7 @@ _PLAIN: dict[str, Check] = {
     "ranking": name_problem,
     "partial": line_problem,
     "format": _is(int),
+    "rounds": _is(int),
     "spec": lambda value: text_problem(value, _TEXT),
 }
 _ABSENT = {"name": "", "spec": "not recorded", "partial": ""}

@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> None:
     if not dataset.is_images:
         raise SpecError([f"pausejax data: {name}: must hold labelled images, which alone can be drawn"])
     labels = dataset.train_targets
-    settings = [f"{option} {values[option]:g}" for option in part_of(study, "partition", values).parameters]
+    own = {option: values[option] for option in part_of(study, "partition", values).parameters}
+    settings = [f"{name} {one:g}" if isinstance(one, float) else f"{name} {one}" for name, one in own.items()]
     how = ", ".join(
         [values["partition"], *settings, f"{values['num_clients']} clients, seed {study.seeds[0]}"]
     )

@@ -136,11 +136,12 @@ def look(style: int) -> Look:
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    """Returns the indices of the points of a line that are drawn, int [at most 4 `most`].
+    """Returns the indices of the points of a line that are drawn, int [at most 3 `most`].
 
     Some points are evenly spaced, and some logarithmically, for a logarithmic axis. The lowest and the
-    highest point of each section are included, so that no spike is lost. Between two of these points with a
-    gap between them, an index of the gap and the points at its edges are included, so that the line breaks.
+    highest point of each section are included, so that no spike is lost. The points at the edges of gaps are
+    included, with a point of the gap, so that the line breaks. If there are more gaps than half of `most`,
+    the line breaks at the longest gaps, and is drawn across the others.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.
@@ -157,12 +158,15 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
         if finite.size:
             extremes += [finite[np.argmin(values[finite])], finite[np.argmax(values[finite])]]
     kept = np.unique(np.concatenate([even, early, extremes]).astype(int))
-    missing = np.flatnonzero(np.isnan(values))
-    # Between two neighbours of `kept` lie the entries of `missing` from `first` up to `end`.
-    place = np.searchsorted(missing, kept)
-    first, end = place[:-1][np.diff(place) > 0], place[1:][np.diff(place) > 0]
-    edges = [missing[first] - 1, missing[first], missing[end - 1] + 1]
-    return np.unique(np.clip(np.concatenate([kept, *edges]), 0, count - 1))
+    missing = np.isnan(values)
+    first = np.flatnonzero(missing & ~np.append(False, missing[:-1]))
+    end = np.flatnonzero(missing & ~np.append(missing[1:], False)) + 1
+    # Gaps at the ends of the line count as long: there the line ends.
+    length = np.where((first == 0) | (end == count), count, end - first)
+    longest = np.argsort(-length, kind="stable")[: most // 2]
+    edges = [first[longest] - 1, first[longest], end[longest]]
+    kept = np.concatenate([kept[~missing[kept]], *edges, [0, count - 1]])
+    return np.unique(np.clip(kept, 0, count - 1))
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:

@@ -141,10 +141,12 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
             lines.append(f"{metric.name}: has only one value for each run, so it has no curve")
-    policies, beyond = runs["policy"].values, dict[str, None]()
-    for policy in dict.fromkeys(policies.tolist()):
-        own = levels_of(runs.isel(run=policies == policy)).axes
-        beyond |= dict.fromkeys(_short(runs, name) for name in own[MAX_AXES:])
+    beyond = dict[str, None]()
+    for _, part in by_data_set(runs):
+        policies = part["policy"].values
+        for policy in dict.fromkeys(policies.tolist()):
+            own = levels_of(part.isel(run=policies == policy)).axes
+            beyond |= dict.fromkeys(_short(part, name) for name in own[MAX_AXES:])
     if names := ", ".join(beyond):
         lines.append(
             f"no heat maps of {names}: heat maps show {MAX_AXES} axes at most. Fix other axes by --where"

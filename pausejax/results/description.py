@@ -34,13 +34,15 @@ USED = "used"
 """The name of the folder with copies of the files that define the study's own parts."""
 
 
-def describe(folder: Folder, plan: Plan, left_out: Collection[str] | None) -> None:
+def describe(
+    folder: Folder, plan: Plan, left_out: Collection[str] | None, *, keeps_spec: bool = False
+) -> None:
     """Writes a plan's spec, its files and, unless `left_out` is None, the labels of its runs.
 
-    A spec that is equal, but for comments and spaces, is kept.
+    A spec that is equal, but for comments and spaces, is kept; with `keeps_spec` every spec.
     """
     files = labels.used_files(plan.study)
-    if spec_of(folder, plan) != labels.spec_text(plan):
+    if not (keeps_spec and folder.exists(SPEC)) and spec_of(folder, plan) != labels.spec_text(plan):
         folder.write(SPEC, labels.spec_text(plan).encode())
     if left_out is not None:
         planned.write(folder, labels.Labels.of(plan), left_out)
@@ -98,20 +100,22 @@ def refuse_other_format(folder: Folder) -> None:
 def refuse_unknown(folder: Folder, plan: Plan) -> None:
     """Raises a SpecError unless all runs that a folder's damaged result held are runs of the plan.
 
-    The labels say which runs these are. Without labels the result must have a manifest, and the specs must be
-    equal.
+    The result says which runs these are, if its identities are intact; else the labels of the folder do.
     """
-    if runs := planned.runs(folder):
-        known = runs.keys() <= plan.known
-    else:
-        files = labels.used_files(plan.study)
-        known = folder.exists(f"{result_name(folder)}/{manifest.NAME}")
-        known = known and spec_of(folder, plan) == labels.spec_text(plan)
-        with contextlib.suppress(OSError, TypeError, ValueError):  # a missing list of files does not count
-            known = known and read_sealed(folder, FILES) == files
-    if not known:
-        what = f"holds a {RESULT} that is damaged or incomplete, perhaps with runs that this spec lacks"
-        raise SpecError([f"--out {folder}: {what}. Run the spec that wrote it, or choose another folder"])
+    runs: Collection[str] = ()
+    with contextlib.suppress(Exception):
+        name = result_name(folder) or RESULT
+        runs = described(folder, name, manifest.read(folder, name))["identity"].values.tolist()
+    runs = set(runs or planned.runs(folder))
+    if runs and runs <= plan.known:
+        return
+    what = "with runs that this spec lacks" if runs else "and it can't be read which runs it holds"
+    raise SpecError(
+        [
+            f"--out {folder}: holds a {RESULT} that is damaged or incomplete, {what}. Choose another folder, "
+            f"run a spec with all of its runs, or remove {RESULT}"
+        ]
+    )
 
 
 def foreign(found: Contents, plan: Plan) -> list[str]:

@@ -186,7 +186,7 @@ class Labels(NamedTuple):
             attributes = {"units": variable.units, "long_name": variable.meaning}
             labelled[name] = (("run", *variable.dims), array, attributes)
         # `save` compares this list with the variables to see whether the result is complete.
-        told = {**self.attributes, "variables": json.dumps(sorted(labelled))}
+        told = {**self.attributes, "rounds": self.rounds, "variables": json.dumps(sorted(labelled))}
         return xr.Dataset(labelled, coords, told)
 
 

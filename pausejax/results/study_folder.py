@@ -242,8 +242,11 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
         if _result_of(folder) != found.result:
             raise OSError(f"{folder}: another process has replaced {RESULT}. The same command goes on")
         replace(folder, partial)
-        if not known < planned.runs(folder).keys():
-            description.describe(folder, plan, known if folder.exists(LABELS) else None)
+        last = planned.runs(folder).keys()
+        if not known < last:
+            left_out = known if folder.exists(LABELS) else None
+            # If the last plan had these runs, `prepare` has written the spec. The user may have edited it.
+            description.describe(folder, plan, left_out, keeps_spec=last == known)
     finally:
         folder.remove(partial, manifest.NAME)
 

@@ -94,6 +94,21 @@ def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_that_xarray_has_made_floats_of_stay_counts(result, name):
+    """Such as by `where`, or by joining results of which one lacks the count."""
+    floats = result.where(result["seed"] >= 0, drop=True)
+    assert floats[name].dtype.kind == "f" and (floats[name] < 0).any()
+    for asked in (
+        lambda runs: analysis.finals(request.resolve(runs, [name])[0], [name])[name],
+        lambda runs: analysis.mean_ci(runs, runs[name])["mean"],
+        lambda runs: analysis.to_dataframe(runs, variables=[name])[name].to_numpy(float, na_value=np.nan),
+        lambda runs: samples(runs, request.resolve(runs, [name])[1][0]).values,
+    ):
+        np.testing.assert_array_equal(asked(floats), asked(result))
+
+
+@pytest.mark.slow
 def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
     balance = (result["failed_count"] - result["available_count"]).isel(round=0)
     assert (analysis.mean_ci(result, balance)["mean"].values < 0).all()

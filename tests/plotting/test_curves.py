@@ -170,18 +170,29 @@ def test_no_spike_and_no_gap_is_lost_when_a_line_is_thinned(place):
 
 
 @pytest.mark.parametrize("most", [20, 300])
-def test_no_line_is_drawn_across_a_gap(most):
-    """Also of a line with more gaps than points to keep; the edges of a long gap are exact."""
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.1, 0.9])
+def test_a_thinned_line_breaks_at_its_longest_gaps(share, most):
+    """It breaks at all gaps if they are few, and loses no part in which all values are there."""
     rng = np.random.default_rng(0)
-    for share in (0.001, 0.1, 0.9):
-        values = np.where(rng.random(4001) < share, np.nan, rng.normal(size=4001))
-        values[2000:2500] = np.nan
-        kept = thinned(values, most)
-        assert kept.size <= 4 * most and (np.diff(kept) > 0).all() and kept[0] == 0 and kept[-1] == 4000
-        for a, b in itertools.pairwise(kept):
-            assert np.isnan(values[[a, b]]).any() or np.isfinite(values[a:b]).all()
-    alone = np.where(np.arange(4001) // 500 == 4, np.nan, 1.0)
-    assert {1999, 2500} <= set(thinned(alone, most).tolist())
+    values = np.where(rng.random(4001) < share, np.nan, rng.normal(size=4001))
+    values[2000:2500] = values[-1] = np.nan
+    kept = thinned(values, most)
+    assert kept.size <= 3 * most and (np.diff(kept) > 0).all() and kept[0] == 0 and kept[-1] == 4000
+    drawn = [(a, b) for a, b in itertools.pairwise(kept) if np.isfinite(values[[a, b]]).all()]
+    crossed = [
+        len(run) for a, b in drawn for run in "".join(" x"[int(v)] for v in np.isnan(values[a:b])).split()
+    ]
+    lost = np.isfinite(values[1:] + values[:-1])
+    for a, b in drawn:
+        lost[a:b] = False
+    assert (
+        not lost.any()
+        and (1999, 2500) not in drawn
+        and {1999, 2500} <= {*kept, *np.flatnonzero(np.isnan(values))}
+    )
+    gaps = "".join(" x"[int(v)] for v in np.isnan(values)).split()
+    shown = sorted(map(len, gaps), reverse=True)[: most // 2]
+    assert max(crossed, default=0) <= shown[-1] and (len(gaps) <= most // 2) == (not crossed)
 
 
 def test_a_front_keeps_all_of_its_steps():

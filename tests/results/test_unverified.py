@@ -1,6 +1,7 @@
 """A result that can't be verified: the study that wrote it makes it again, and any other one is refused."""
 
 import errno
+import shutil
 
 import pytest
 import xarray as xr
@@ -13,7 +14,7 @@ from pausejax.study.spec import SpecError
 from .studies import arrays_of, check, expected, finish, make
 
 SMALL, LARGE, OTHER = make(seeds=2), make(seeds=4), make(seeds=[5, 6])
-REFUSED = "holds a results.zarr that is damaged or incomplete, perhaps with runs that this spec lacks"
+REFUSED = "results.zarr that is damaged or incomplete, (with runs that this spec lacks|and it can't be read)"
 
 
 def flip(path):
@@ -42,6 +43,9 @@ def test_another_spec_does_not_replace_a_damaged_result(tmp_path, name, without)
     for file in without:
         (tmp_path / file).unlink()
     assert refuses(tmp_path, OTHER)
+    if without and not name.startswith("reward"):  # nothing tells any more which runs it holds
+        assert refuses(tmp_path, SMALL)
+        shutil.rmtree(tmp_path / "results.zarr")
     assert finish(Folder(tmp_path), SMALL) == (0, 4)
     check(tmp_path, SMALL)
 
@@ -69,6 +73,30 @@ def test_a_store_of_ones_own_is_not_replaced(tmp_path, spec):
     if spec:
         (tmp_path / "spec.toml").write_text(study_folder.labels.spec_text(SMALL))
     assert refuses(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize("name", ["elapsed/c/0/0", "reward/c/0/0"])
+def test_joined_results_that_are_damaged_are_not_replaced_by_some_of_their_runs(tmp_path, name):
+    """Their spec is that of the first result."""
+    joined = xr.concat([expected(SMALL), expected(OTHER)], "run", combine_attrs="override")
+    pausejax.save(joined, tmp_path)
+    flip(tmp_path / "results.zarr" / name)
+    assert refuses(tmp_path, SMALL)
+
+
+def test_a_smaller_spec_repairs_its_result_after_a_larger_one_was_given_up(tmp_path):
+    finish(Folder(tmp_path), SMALL)
+    study_folder.prepare(Folder(tmp_path), LARGE)
+    flip(tmp_path / "results.zarr/reward/c/0/0")
+    assert finish(Folder(tmp_path), SMALL)[1] == 4
+
+
+def test_a_spec_that_is_edited_while_its_runs_are_simulated_is_kept(tmp_path):
+    study_folder.prepare(Folder(tmp_path), SMALL)
+    (tmp_path / "spec.toml").write_text("# why\nseeds = 30")
+    study_folder.write_part(Folder(tmp_path), SMALL.identities, arrays_of(SMALL, range(4)))
+    assert study_folder.build_if_complete(Folder(tmp_path), SMALL) == 0
+    assert (tmp_path / "spec.toml").read_text() == "# why\nseeds = 30"
 
 
 def test_a_saved_result_that_is_damaged_is_made_again(tmp_path):

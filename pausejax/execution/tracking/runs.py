@@ -156,7 +156,7 @@ def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
         if not has_curve(result, metric):
             continue
         variable = result[metric.variable]
-        values = RUNNING[metric.reduce](recorded(variable.values))
+        values = RUNNING[metric.reduce](recorded(metric.variable, variable.values))
         if variable.dims[1:] == ("round",):
             curves[name] = values
         else:
