@@ -236,7 +236,12 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
         how = {"mode": "w", "encoding": encoding}
     how = {"zarr_format": 3, "consolidated": False, "write_empty_chunks": True, **how}
     with folder.errors():
-        labelled.to_zarr(folder.path(name), **how)
+        labelled.to_zarr(_location(folder, name), **how)
+
+
+def _location(folder: Folder, name: str) -> Any:
+    """Returns where Zarr writes a store. Zarr takes the text of a path with a "?" for a URL."""
+    return zarr.storage.LocalStore(folder.path(name)) if folder.is_local else folder.path(name)
 
 
 def seal(folder: Folder, name: str) -> None:
@@ -248,7 +253,7 @@ def seal(folder: Folder, name: str) -> None:
     with folder.errors(), warnings.catch_warnings():
         # Zarr 3 does not specify consolidated metadata, but xarray warns if a store lacks them.
         warnings.filterwarnings("ignore", "Consolidated metadata")
-        group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)
+        group = zarr.consolidate_metadata(_location(folder, name), zarr_format=3)
     # A reader would replace a missing chunk by fill values without an error.
     files = set(folder.tree(name))
     for array_name, array in group.arrays():
