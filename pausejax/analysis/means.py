@@ -171,7 +171,10 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
 
 
 def _is_selection(array: xr.DataArray, variable: xr.DataArray | None) -> bool:
-    """Returns whether an array is a variable, or a selection of it along the dimensions with labels."""
+    """Returns whether an array is a variable, or a selection of it along the dimensions with labels.
+
+    Further values may be masked by NaN.
+    """
     if variable is None:
         return False
     chosen = {dim: array[dim].values for dim in variable.dims[1:] if dim in array.coords}
@@ -179,7 +182,9 @@ def _is_selection(array: xr.DataArray, variable: xr.DataArray | None) -> bool:
         whole = variable.sel(chosen)
     except KeyError:
         return False
-    return whole.dims == array.dims and np.array_equal(whole.values, array.values)
+    if whole.dims != array.dims or whole.shape != array.shape:
+        return False
+    return bool((np.isnan(array.values) | (whole.values == array.values)).all())
 
 
 def _name(side: Side, result: xr.Dataset) -> str:

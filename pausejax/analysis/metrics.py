@@ -11,7 +11,7 @@ from pausejax.analysis.quantities import Metric, metrics_in
 _EXACT = 1e-5
 
 
-_COUNTS = frozenset(("available_count", "failed_count", "late_count"))
+_COUNTS = frozenset(("available_count", "failed_count", "late_count", "counts", "releases", "selected"))
 
 
 def is_count(name: str, values: np.ndarray) -> bool:
@@ -213,7 +213,7 @@ def _refuse_selected_rounds(result: xr.Dataset) -> None:
     if result.attrs.get("kind") != "clients" or "round" not in result.coords:
         return
     rounds = result["round"].values
-    whole = rounds.size == result.attrs.get("rounds", rounds.size)
+    whole = rounds.size >= result.attrs.get("rounds", 0)
     fits = whole and np.array_equal(rounds, np.arange(1, rounds.size + 1))
     if fits and "eval_round" in result.coords:
         evaluated = np.atleast_1d(result["eval_round"].values)

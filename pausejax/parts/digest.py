@@ -272,7 +272,7 @@ def _beside(array: Any) -> tuple[Any, ...]:
     """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
     library = type(array).__module__.partition(".")[0]
     if isinstance(array, np.ma.MaskedArray):
-        return np.asarray(array.mask), array.fill_value
+        return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
     if library == "pandas":
         kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
         categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)

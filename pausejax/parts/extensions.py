@@ -145,7 +145,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     _OURS.update(beside)
     for name, path in elsewhere.items():
         if name in sys.modules:
-            _IMPORTED[path] = (sys.modules[name].__spec__, digests[name])
+            _IMPORTED[path] = (getattr(sys.modules[name], "__spec__", None), digests[name])
     files = {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*beside.values()})}
     return Source(entry, module, files, elsewhere, digests)
 
@@ -165,8 +165,9 @@ def _refuse_outdated(entry: str, elsewhere: Mapping[str, Path], digests: Mapping
     for name, path in elsewhere.items():
         if (module := sys.modules.get(name)) is None:
             continue
-        spec, digest = _IMPORTED.get(path, (None, ""))
-        same = digest == digests[name] if spec is module.__spec__ else not is_outdated(module, path)
+        spec, digest = _IMPORTED.get(path, (path, ""))
+        now = getattr(module, "__spec__", None)
+        same = digest == digests[name] if spec is now else not is_outdated(module, path)
         if not same:
             raise PartError(f"use: {entry}: {path} has changed since Python imported it. Reload {name}")
 

@@ -59,7 +59,7 @@ def _folders(base: Path, top: str) -> list[Path]:
 
 def is_outdated(module: ModuleType, path: Path) -> bool:
     """Returns whether a module's file was changed after Python imported it, as far as the bytecode tells."""
-    spec = module.__spec__
+    spec = getattr(module, "__spec__", None)
     if spec is None or not spec.cached or sys.dont_write_bytecode or not os.access(spec.cached, os.W_OK):
         return False
     header = Path(spec.cached).read_bytes()[:16]

@@ -109,13 +109,14 @@ def refuse_unknown(folder: Folder, plan: Plan) -> None:
     runs = set(runs or planned.runs(folder))
     if runs and runs <= plan.known:
         return
-    what = "with runs that this spec lacks" if runs else "and it can't be read which runs it holds"
-    raise SpecError(
-        [
-            f"--out {folder}: holds a {RESULT} that is damaged or incomplete, {what}. Choose another folder, "
-            f"run a spec with all of its runs, or remove {RESULT}"
-        ]
-    )
+    what = f"holds a {RESULT} that is damaged or incomplete"
+    if runs:
+        told = (
+            f"{what}, with runs that this spec lacks. Run a spec with all of its runs, choose another folder"
+        )
+    else:
+        told = f"{what}, and it can't be read which runs it holds. Choose another folder"
+    raise SpecError([f"--out {folder}: {told}, or remove {RESULT}"])
 
 
 def foreign(found: Contents, plan: Plan) -> list[str]:

@@ -98,6 +98,11 @@ def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
 def test_counts_that_xarray_has_made_floats_of_stay_counts(result, name):
     """Such as by `where`, or by joining results of which one lacks the count."""
     floats = result.where(result["seed"] >= 0, drop=True)
+    late = result[name].where(result["round"] > 10)  # NaN masks some rounds
+    expected = analysis.mean_ci(result, result[name])["mean"].where(result["round"] > 10)
+    np.testing.assert_array_equal(analysis.mean_ci(result, late)["mean"], expected)
+    counts = analysis.mean_ci(floats, floats["counts"])["mean"]
+    np.testing.assert_array_equal(counts, analysis.mean_ci(result, result["counts"])["mean"])
     assert floats[name].dtype.kind == "f" and (floats[name] < 0).any()
     for asked in (
         lambda runs: analysis.finals(request.resolve(runs, [name])[0], [name])[name],

@@ -61,6 +61,7 @@ CHANGES = {
     ),
     "an index": ("import pandas as pd\nC = pd.Series([1.0, 2.0], index=[{v}, 7])", "C[7]"),
     "a mask": ("C = np.ma.masked_array([1.0, 2.0], [{v} == 1, False])", "C.sum()"),
+    "a masked number": ("C = (np.ma.masked, {v})", "C[1]"),
     "a variable": ("import xarray as xr\nC = xr.Dataset({{'a': ('x', [{v}, 7])}})", "C.a.sum().item()"),
     "a coordinate": (
         "import xarray as xr\nC = xr.DataArray([1.0, 2.0], coords={{'x': [{v}, 7]}})",

@@ -180,6 +180,17 @@ def test_a_module_that_python_holds_since_before_it_changed_is_refused(tmp_path,
     forget_lab()
 
 
+def test_a_module_that_replaces_itself_is_read(tmp_path, monkeypatch):
+    """Some libraries of settings put an object in the place of their module."""
+    text = "import sys\nclass Settings:\n    BEGIN = 2\nsys.modules[__name__] = Settings()\n"
+    (tmp_path / "lab_models.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = write(tmp_path / "parts", "lab_models.BEGIN", more="import lab_models")
+    for _ in range(2):
+        assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 2
+    forget_lab()
+
+
 def forget_lab():
     for name in ("lab_models", "lab_models.deep"):
         sys.modules.pop(name, None)
