@@ -186,7 +186,7 @@ def dataset_of(study: Study, static: Mapping[str, Any], cache: DataCache) -> Dat
       SpecError: the data set can't be loaded with these values, or has fewer training samples than asked for.
     """
     part, static = part_of(study, "dataset", static), on_host(static, study.folder)
-    values = {name: static[name] for name in sorted(part.reads & static.keys())}
+    values = part.values_from(static)
     key = ("dataset", part.name, *(str(value) for value in values.values()))
     try:
         whole = cache.read(key, lambda: load(part, cache.data_dir, **values))
@@ -207,7 +207,7 @@ def partition_of_seed(study: Study, static: Mapping[str, Any], seed: int, cache:
     """
     part, dataset = part_of(study, "partition", static), dataset_of(study, static, cache)
     values, clients = on_host(static, study.folder), static["num_clients"]
-    options = {name: values[name] for name in sorted(part.reads & static.keys())}
+    options = part.values_from(values)
     key = ("partition", part, id(dataset), clients, seed, *options.items())
     share = static.get("held_out_share", 0.0)
     try:

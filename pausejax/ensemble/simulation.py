@@ -199,8 +199,7 @@ def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tu
 def _table(study: Study, group: Group, cache: DataCache) -> tuple[Hashable, RegressionData]:
     """Returns a group's data set after its key, which has the name and all values that the data depend on."""
     part = study.parts.get("regression_dataset", group.static["dataset"])
-    static = on_host(group.static, study.folder)
-    values = {name: static[name] for name in sorted(part.reads & static.keys())}
+    values = part.values_from(on_host(group.static, study.folder))
     key = ("table", part.name, *(str(value) for value in values.values()))
     return key, cache.read(key, lambda: _load(part, cache.data_dir, values))
 

@@ -56,7 +56,7 @@ def bind(
         later |= {name for name, parameter in part.parameters.items() if parameter.kind is File}
         later |= {name for name in part.given if isinstance(values.get(name), File)}
     own = {name: parameter.default for name, parameter in part.parameters.items() if name not in later}
-    statics = own | {name: values[name] for name in part.reads & values.keys()}
+    statics = own | part.values_from(values)
     traced = later | (set(part.given) & set(given_traced))
     unknown = sorted(set(part.given) - statics.keys() - traced)
     if complete and unknown:

@@ -25,7 +25,7 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
         if step.opname != "IMPORT_NAME":
             continue
         level, names = (steps[place - back].argval for back in (2, 1))
-        with contextlib.suppress(Exception):  # the call of the function raises it
+        with contextlib.suppress(Exception):  # a call of the function reports the error
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             top = importlib.util.find_spec(path.partition(".")[0])
             if top and not is_foreign_spec(top):

@@ -205,9 +205,8 @@ class _Content:
         self.add(type(value), name)
         if isinstance(value, property):
             self.add((value.fget, value.fset), name)
-        elif isinstance(
-            value, functools.cached_property
-        ):  # what it stores can't be told from an assigned value
+        elif isinstance(value, functools.cached_property):
+            # What it stores in an object can't be told from a value that was assigned.
             raise _NoDigest(f"{name}, a cached_property")
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, name)
@@ -217,9 +216,8 @@ class _Content:
             self.add((value.func, value.args, value.keywords, _attributes(value, "__")), name)
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
-        elif callable(
-            wrapped := inspect.getattr_static(value, "__wrapped__", None)
-        ):  # such as a jitted function
+        elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
+            # Such as a jitted function, or a cached function.
             self.add(wrapped, name)
             self._add_all(_attributes(value, "_" if is_of_library(type(value)) else "__"), name)
         elif any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES):
@@ -252,7 +250,7 @@ def _state(part: Any) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Returns whether a value is an array of NumPy, JAX, pandas or another library, no variable of flax."""
+    """Returns whether a value is an array of any library; variables of flax are objects, not arrays."""
     kind = type(value)
     of_flax = kind.__module__.partition(".")[0] == "flax"
     return hasattr(kind, "__array__") and hasattr(kind, "dtype") and not of_flax
@@ -262,9 +260,8 @@ def _attributes(value: Any, hidden: str) -> dict[str, Any]:
     """Returns the attributes of a value whose names do not begin with `hidden`."""
     members = [vars(kind).items() for kind in type(value).__mro__]
     slots = [key for items in members for key, one in items if isinstance(one, types.MemberDescriptorType)]
-    found = {key: getattr(value, key) for key in slots if hasattr(value, key)} | getattr(
-        value, "__dict__", {}
-    )
+    found = {key: getattr(value, key) for key in slots if hasattr(value, key)}
+    found |= getattr(value, "__dict__", {})
     return {key: one for key, one in found.items() if not key.startswith(hidden)}
 
 

@@ -147,6 +147,10 @@ class Part:
         """Names of all values that the part takes."""
         return frozenset((*self.parameters, *self.given))
 
+    def values_from(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns those values of `known` that the part takes, sorted by name."""
+        return {name: known[name] for name in sorted(self.reads & known.keys())}
+
     def with_own(self, names: Collection[str]) -> "Part":
         """Returns the part with some of its parameters renamed.
 

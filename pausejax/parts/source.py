@@ -17,10 +17,10 @@ class Source:
     """Name of the module, relative to the folder that holds its files."""
     files: Mapping[str, bytes]
     """Content of each file by its path, relative to the same folder."""
-    elsewhere: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    """File of each module of one's own in another folder that the files import, by the module's name."""
-    digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """SHA-256 of the same modules."""
+    elsewhere: Mapping[str, Path]
+    """Files of the user's modules in other folders, by module name. The module imports them."""
+    digests: Mapping[str, str]
+    """SHA-256 of each file of `elsewhere`, by module name."""
 
     @functools.cached_property
     def digest(self) -> str:

@@ -109,14 +109,11 @@ def refuse_unknown(folder: Folder, plan: Plan) -> None:
     runs = set(runs or planned.runs(folder))
     if runs and runs <= plan.known:
         return
-    what = f"holds a {RESULT} that is damaged or incomplete"
+    why, way = "and it can't be read which runs it holds", "Choose another folder"
     if runs:
-        told = (
-            f"{what}, with runs that this spec lacks. Run a spec with all of its runs, choose another folder"
-        )
-    else:
-        told = f"{what}, and it can't be read which runs it holds. Choose another folder"
-    raise SpecError([f"--out {folder}: {told}, or remove {RESULT}"])
+        why, way = "with runs that this spec lacks", "Run a spec with all of its runs, choose another folder"
+    what = f"holds a {RESULT} that is damaged or incomplete, {why}. {way}, or remove {RESULT}"
+    raise SpecError([f"--out {folder}: {what}"])
 
 
 def foreign(found: Contents, plan: Plan) -> list[str]:
