@@ -103,9 +103,10 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
     value."""
     arrays = {name: result[name] for name in names}
     dims = arrays[names[0]].dims[1:]
-    if per_round := dims in (("round",), ("eval",)):
-        dims = ("round",)
     marks = [result[dim].values if dim in result.coords else np.arange(result.sizes[dim]) for dim in dims]
+    if per_round := dims in (("round",), ("eval",)):
+        dims = ("round",)  # a part of a result may have only the rounds with an evaluation
+        marks = [result["round" if "round" in result.coords else "eval_round"].values]
     values = {}
     for name, array in arrays.items():
         block = array.isel(run=runs).values

@@ -52,6 +52,13 @@ def test_curves_of_selected_rounds_have_their_own_evaluations(result):
         pd.testing.assert_frame_equal(table, wanted)
 
 
+def test_curves_of_a_part_of_a_result_without_rounds(result):
+    wanted = analysis.to_dataframe(result, variables=["test_accuracy"])
+    part = result[["test_accuracy"]]
+    assert "round" not in part.coords
+    pd.testing.assert_frame_equal(analysis.to_dataframe(part, curves=True), wanted)
+
+
 def test_selected_clients_are_a_table_of_their_own(result):
     table = analysis.to_dataframe(result, variables=["selected"])
     again = table.groupby(["identity", "client" if "client" in table else "selected"]).size()
