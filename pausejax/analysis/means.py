@@ -1,6 +1,6 @@
 """Means over seeds with intervals, and differences between policies, paired by seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
     axes_of,
     coordinates,
+    distinct,
     full_names,
     group,
     has,
     label,
+    records,
     runs_table,
     symbols,
     values_of,
@@ -100,8 +102,10 @@ def paired_difference(
       level: coverage of the interval, which is Student's t interval.
 
     Returns:
-      A data set with `mean`, `low`, `high` and more, as `mean_ci` returns it. Its attributes policy_a and
-      policy_b name the two sides. Its attribute `unpaired` counts the runs of both sides that are in no pair.
+      A data set with `mean`, `low`, `high` and more, as `mean_ci` returns it. A label has the values of
+      policy a's runs; if those of policy b differ, it adds them: `η = 0.2, minus random with η = 0.1`. The
+      attributes policy_a and policy_b name the two sides. The attribute `unpaired` counts the runs of both
+      sides that are in no pair.
 
     Raises:
       ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the array has other runs.
@@ -135,10 +139,29 @@ def paired_difference(
         compared = compared.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
         refuse_unlike(compared, metric, compared[metric].values, [_SETTING], ask="")
     found = _means(difference, rows, keys, averaged, array, result, level)
+    first = group(rows, keys)[1]
+    runs = [table.iloc[pairs[place].iloc[first]][keys] for place in ("place", "place b")]
+    found["label"] = "setting", _labels(runs[0], runs[1], _name(policy_b, result), symbols(result))
     unpaired = sum(map(len, sides)) - pairs["place"].nunique() - pairs["place b"].nunique()
     return found.assign_attrs(
         policy_a=_name(policy_a, result), policy_b=_name(policy_b, result), unpaired=int(unpaired)
     )
+
+
+def _labels(
+    runs_a: pd.DataFrame, runs_b: pd.DataFrame, policy_b: str, symbols: Mapping[str, str]
+) -> list[str]:
+    """Returns a different label for each pair of runs: the values of a, and those of b that differ."""
+
+    def text(a: Mapping[str, Any], b: Mapping[str, Any], written: Callable[[Any], str] | None) -> str:
+        others = {name: value for name, value in b.items() if name not in a or a[name] != value}
+        parts = [label(a, symbols, written)] if a else []
+        if others:
+            parts.append(f"minus {policy_b} with {label(others, symbols, written)}")
+        return ", ".join(parts) or "all runs"
+
+    pairs = list(zip(records(runs_a), records(runs_b), strict=True))
+    return distinct([text(a, b, None) for a, b in pairs], [text(a, b, str) for a, b in pairs])
 
 
 def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:

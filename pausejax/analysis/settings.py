@@ -207,7 +207,12 @@ def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> lis
     If the labels of two settings would be equal, their numbers have all digits. Labels that are still equal
     get a number.
     """
-    found = told_apart([label(row, symbols) for row in rows], [label(row, symbols, str) for row in rows])
+    return distinct([label(row, symbols) for row in rows], [label(row, symbols, str) for row in rows])
+
+
+def distinct(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Replaces texts that are not unique by those of `longer`, and numbers those that are still equal."""
+    found = told_apart(texts, longer)
     taken: set[str] = set()
     for place, text in enumerate(found):
         number = 1

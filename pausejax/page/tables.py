@@ -51,11 +51,12 @@ def summary(result: xr.Dataset) -> Table:
 def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
     """Returns a table of each policy minus the baseline, paired by seed, and notes on omitted rows.
 
-    With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have. Each
-    combination of values of these axes has a row. With more settings, each seed is first averaged over all
-    axes except data sets. A study of one policy compares its settings, if there are at most `_FEW`. The
-    intervals of a column hold jointly at 95 % (Bonferroni). So if all policies are equal, a column has a mark
-    with probability at most 1/20. The table is None if nothing can be compared.
+    With up to `_FEW` settings, each pair of settings has a row. The two settings agree in all axes of which
+    both policies have several values. The row adds other values of the baseline, if they differ from the
+    policy's values: `pause, η = 0.2, minus random with η = 0.1`. With more settings, each seed is first
+    averaged over all axes except data sets. A study of one policy compares its settings, if there are at most
+    `_FEW`. The intervals of a column hold jointly at 95 % (Bonferroni). So if all policies are equal, a
+    column has a mark with probability at most 1/20. The table is None if nothing can be compared.
 
     Args:
       result: the result. The table is None if the result has one seed, or only one policy or setting to

@@ -130,6 +130,28 @@ def test_pairs_take_out_what_the_network_did():
     np.testing.assert_allclose([first["mean"], first["low"], first["high"]], np.ones((3, 1)))
 
 
+def test_labels_of_differences_say_where_the_sides_differ():
+    """A value of which only one side has several is not taken for the other side's value."""
+    values = {"a": {"rate": [0.1, 0.3], "decay": [2.0]}, "b": {"rate": [0.3], "decay": [2.0, 3.0]}, "c": {}}
+    result, _, _ = build(values, 3, {"rate": "rate", "decay": "decay"})
+
+    def labels(a, b):
+        found = analysis.paired_difference(result, a, b, "elapsed")
+        assert (found["runs"] == 3).all() and len(set(found["label"].values)) == found.sizes["setting"]
+        return set(found["label"].values.tolist())
+
+    assert labels("a", "b") == {
+        "rate = 0.1, decay = 2, minus b with rate = 0.3",
+        "rate = 0.1, decay = 2, minus b with rate = 0.3, decay = 3",
+        "rate = 0.3, decay = 2",
+        "rate = 0.3, decay = 2, minus b with decay = 3",
+    }
+    assert labels("a", "c") == {"rate = 0.1, decay = 2", "rate = 0.3, decay = 2"}
+    assert labels("c", "a") == {f"minus a with rate = {rate}, decay = 2" for rate in (0.1, 0.3)}
+    cold = {"policy": "a", "rate": 0.1}
+    assert labels(cold, "a") == {"decay = 2, rate = 0.1", "decay = 2, rate = 0.1, minus a with rate = 0.3"}
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -183,6 +183,16 @@ def test_without_pairs_the_page_says_why():
     assert tables.differences(single)[0] is None and len(tables.differences(single)[1]) == 1
 
 
+def test_a_row_names_no_setting_that_was_not_simulated():
+    """The baseline has two values, the other policy has one of them."""
+    axes = {"random": {"learning_rate": [0.001, 0.03]}, "pause": {"learning_rate": [0.03]}}
+    found, _ = tables.differences(build(axes, 4, {"learning_rate": "eta"})[0], "random")
+    assert sorted(row[0] for row in found.rows) == [
+        "pause, learning_rate = 0.03",
+        "pause, learning_rate = 0.03, minus random with learning_rate = 0.001",
+    ]
+
+
 def test_a_result_of_an_older_release_says_what_it_does_not_know(study):
     old = study.copy()
     del old.attrs["made"], old.attrs["spec"]
