@@ -72,13 +72,18 @@ class Metric(NamedTuple):
         return self.reduce == "total"
 
     @property
+    def unit(self) -> str:
+        """The unit in which charts and tables show the metric; "" if it has none."""
+        unit = "" if self.units == "1" else self.units
+        if self.scale == 1:
+            return unit
+        power = str(round(-math.log10(self.scale))).translate(_RAISED)
+        return "%" if self.scale == 100 else f"10{power} {unit}".rstrip()
+
+    @property
     def axis_label(self) -> str:
         """The label of the metric's axis in charts, with the unit."""
-        unit = "" if self.units == "1" else self.units
-        if self.scale != 1:
-            power = str(round(-math.log10(self.scale))).translate(_RAISED)
-            unit = "%" if self.scale == 100 else f"10{power} {unit}".rstrip()
-        return self.label or (f"{self.meaning} ({unit})" if unit else self.meaning)
+        return self.label or (f"{self.meaning} ({self.unit})" if self.unit else self.meaning)
 
 
 def as_json(metrics: Mapping[str, Metric]) -> str:

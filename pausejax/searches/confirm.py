@@ -120,10 +120,9 @@ def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:
             continue
         means = interval(rows.T)
         with np.errstate(invalid="ignore"):  # two infinite figures have no difference
-            lead = interval((compared[0].figures - rows).T if compared else np.full(rows.T.shape, np.nan))
-        compared.append(
-            Finalist(label, setting, rows, means.mean, means.low, means.high, lead.mean, lead.low, lead.high)
-        )
+            first = compared[0].figures if compared else np.full(rows.shape, np.nan)
+            difference = interval((first - rows).T)
+        compared.append(Finalist(label, setting, rows, *means[:3], *difference[:3]))
     return result._replace(finalists=tuple(compared), confirmation=confirmed)
 
 

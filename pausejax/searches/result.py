@@ -36,15 +36,15 @@ class Finalist(NamedTuple):
     """Lower end of the 95 % interval of `mean`, [metrics]."""
     high: np.ndarray
     """Upper end of the 95 % interval of `mean`, [metrics]."""
-    lead: np.ndarray
+    difference: np.ndarray
     """Mean of the first finalist's metrics minus this finalist's metrics, paired by seed, [metrics].
 
     NaN for the first finalist itself.
     """
-    lead_low: np.ndarray
-    """Lower end of the 95 % interval of `lead`, [metrics]."""
-    lead_high: np.ndarray
-    """Upper end of the 95 % interval of `lead`, [metrics]."""
+    difference_low: np.ndarray
+    """Lower end of the 95 % interval of `difference`, [metrics]."""
+    difference_high: np.ndarray
+    """Upper end of the 95 % interval of `difference`, [metrics]."""
 
 
 class SearchResult(NamedTuple):
@@ -201,7 +201,7 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
     known, first = result.study.outputs.metrics, result.finalists[0].figures
     headings, rows = ["setting"], []
     for name in result.goal.figures:
-        headings += [name, "lead"]
+        headings += [f"{name} ({known[name].unit})" if known[name].unit else name, "first row minus this"]
     for one in result.finalists:
         cells = [f"{one.label}: {_in_words(one.setting, result)}"]
         for place, name in enumerate(result.goal.figures):
@@ -209,11 +209,12 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
             figures = one.figures[:, place]
             lost = np.isnan(figures), np.isnan(figures - first[:, place])
             cells.append(_interval(one.mean, one.low, one.high, place, scale, form, lost[0]))
-            cells.append(_interval(one.lead, one.lead_low, one.lead_high, place, scale, form, lost[1]))
+            ends = one.difference_low, one.difference_high
+            cells.append(_interval(one.difference, *ends, place, scale, form, lost[1]))
         rows.append(tuple(cells))
     where = f"on {len(first)} fresh seeds, at {result.goal.where}"
     return (
-        f"{where}: mean [95 % interval], and the first row's lead over the others, paired by seed",
+        f"{where}: mean [95 % interval], and the first row minus each other row, paired by seed",
         tuple(headings),
         tuple(rows),
     )

@@ -196,4 +196,4 @@ def test_the_function_finds_what_the_command_finds():
     assert "best: pause" in repr(result)
     assert set(result.charts()) == {"search_history", "search_slices"}
     best, second = result.finalists[:2]
-    np.testing.assert_allclose(second.lead, (best.figures - second.figures).mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(second.difference, (best.figures - second.figures).mean(axis=0), rtol=1e-12)
