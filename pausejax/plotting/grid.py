@@ -201,6 +201,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     found = levels_of(result)
     runs = found.runs
     levels = {name: _values(runs, name) for name in (line, *rest)}
+    rest = [name for name in rest if levels[name]]  # no selected run may have the axis
     written = {name: _written(found, name, values) for name, values in levels.items()}
     if len(levels[line]) > MAX_LINES:
         raise ValueError(

@@ -124,6 +124,12 @@ def test_a_policy_without_the_axis_of_the_panels_is_in_each():
     }
 
 
+def test_an_axis_of_the_panels_that_no_selected_run_has_makes_no_panels():
+    whole = runs_of([row for row in MIXED if row["dataset"] == "x"])
+    chosen = whole.isel(run=(whole["policy"] == "random").values)
+    assert drawn(arrange(chosen, ["policy", "gamma"])) == {"": {"random": [6]}}
+
+
 PARTLY = [
     *crossed(policy=["a", "b"], ending=["all"], seed=[0, 1]),
     *crossed(policy=["a", "b"], ending=["deadline"], deadline=[0.2, 0.4], seed=[0, 1]),
