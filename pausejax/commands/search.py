@@ -95,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.stopping import stop_on_signals
     from pausejax.results.folder import Folder
     from pausejax.results.stores import FolderStore
+    from pausejax.searches import search_file
     from pausejax.searches.confirm import confirm
     from pausejax.searches.options import SearchOptions, check_fresh
     from pausejax.searches.progress import SearchMeter
@@ -119,10 +120,14 @@ def run(options: argparse.Namespace) -> None:
     form = None if options.quiet else options.log or default_form()
     with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:
         meter = SearchMeter(study, asked, executor.devices)
-        with showing(meter, form):
+        with showing(meter, form), search_file.alone(store.folder, stopping):
             result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)
         fresh = FolderStore(Folder(report.confirmation(options.out)), command=options.typed)
-        result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
+        try:
+            result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
+        except spec.SpecError as mistake:  # the best settings or the number of seeds have changed
+            way_out = f"Or remove {fresh}. The same command then simulates this search's best settings again"
+            raise spec.SpecError([*mistake.problems, way_out]) from mistake
     _finish(result, options)
     if tracker:
         with store.reporting(alone=True):

@@ -121,6 +121,7 @@ class FolderStore(Store):
         super().__init__(Layouts(folder))
         self.folder, self.checkpoint_seconds, self.command = folder, checkpoint_seconds, command
         self._prepared: tuple[Plan, Contents] | None = None
+        self._grows = False
         self._begun = contextlib.ExitStack()
         self._stored: dict[str, tuple[StoredRuns, int]] = {}
         self._latest: tuple[StoredRuns, Arrays] | None = None
@@ -137,7 +138,7 @@ class FolderStore(Store):
         if self._prepared is None or self._prepared[0] is not plan:
             found = study_folder.prepare(self.folder, plan, grows=grows, begun=self._begun)
             self._note(found.stored_runs)
-            self._prepared = plan, found
+            self._prepared, self._grows = (plan, found), grows
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:
@@ -218,7 +219,7 @@ class FolderStore(Store):
             yield result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
     def build_if_complete(self, plan: Plan) -> int:
-        return study_folder.build_if_complete(self.folder, plan)
+        return study_folder.build_if_complete(self.folder, plan, grows=self._grows)
 
     def result(self, plan: Plan) -> xr.Dataset:
         return study_folder.read(self.folder.location).load()

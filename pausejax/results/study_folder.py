@@ -139,11 +139,17 @@ def _result_of(folder: Folder) -> str:
         return ""
 
 
-def build_if_complete(folder: Folder, plan: Plan) -> int:
+def build_if_complete(folder: Folder, plan: Plan, *, grows: bool = False) -> int:
     """Builds the result if every run is finished, and then removes the parts. Else it builds nothing.
 
     Only one block of the new result, and a few of the old parts and blocks, are in memory at a time. If
     another process has meanwhile written a result with all runs of the plan and others, that result is kept.
+
+    Args:
+      folder: the folder of the study.
+      plan: the plan of the study.
+      grows: whether the result may lose runs that the plan lacks, as that of a search does. If runs of a
+        search were damaged, the sampler may suggest other settings.
 
     Returns:
       The number of missing runs; 0 if the result is complete.
@@ -153,7 +159,7 @@ def build_if_complete(folder: Folder, plan: Plan) -> int:
         meanwhile; the parts are kept then.
     """
     with folder.lock(LOCK) as locked:
-        found, in_result = _build(folder, plan, locked=locked)
+        found, in_result = _build(folder, plan, locked=locked, grows=grows)
         if missing := len(plan.known - found.identities):
             description.refuse_foreign(folder, plan, found)
             return missing
@@ -161,13 +167,14 @@ def build_if_complete(folder: Folder, plan: Plan) -> int:
     return 0
 
 
-def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, frozenset[str]]:
+def _build(folder: Folder, plan: Plan, *, locked: bool, grows: bool) -> tuple[Contents, frozenset[str]]:
     """Builds the result, unless runs are missing or the folder has the result already.
 
     Args:
       folder: the folder of the study.
       plan: the plan of the study.
       locked: whether this process holds `LOCK`.
+      grows: whether the result may lose runs that the plan lacks.
 
     Returns:
       The contents of the folder when they were last read, and the identities of the runs that are now in the
@@ -185,7 +192,7 @@ def _build(folder: Folder, plan: Plan, *, locked: bool) -> tuple[Contents, froze
         in_result = found.in_result
         if known - found.identities:
             return found, in_result
-        if found.current or in_result - known:
+        if found.current or (in_result - known and not grows):
             if known - in_result and found.whole:
                 raise OSError(
                     f"{folder}: meanwhile another study has written its result here. The runs of this "

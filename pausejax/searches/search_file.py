@@ -5,17 +5,53 @@ equal versions of the libraries and equal files. Then their sampler suggests the
 of these settings are found in the folder by their identities.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pausejax.execution import events
+from pausejax.execution.stopping import StopSignal
 from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
 
 NAME = "search.json"
+LOCK = ".searching"
+"""The lock of the process that plays a search."""
+
+
+@contextlib.contextmanager
+def alone(folder: Folder, stopping: StopSignal) -> Iterator[None]:
+    """Waits until no other process plays the folder's search; other processes wait during the context.
+
+    The numbers of two processes may differ in their last bits, and then their samplers suggest different
+    settings. Without locks, as under a URL, the function does not wait.
+
+    Raises:
+      StopRequested: `stopping` asked to stop.
+      OSError: the folder can't be written to.
+    """
+    if not folder.is_local:
+        yield
+        return
+    waits = False
+    while (file := folder.lease(LOCK)) is None:
+        if not waits:
+            events.say("waiting", f"{folder}: another process plays this search. This process waits for it")
+        waits = True
+        stopping.check()
+        time.sleep(1)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.remove(LOCK)
+        folder.remove_if_empty("")
+        os.close(file)
 
 
 def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:

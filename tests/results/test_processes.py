@@ -203,6 +203,19 @@ def test_a_study_beside_another_one_in_a_folder_does_not_pass_its_result_off_as_
     check(tmp_path, both)
 
 
+def test_a_search_replaces_its_result_when_its_path_has_changed(tmp_path):
+    """After a damage the sampler may suggest other settings. The result then has the runs of the new path."""
+    folder, one, other, both = Folder(tmp_path), make(seeds=[0, 1]), make(seeds=[1, 2]), make(seeds=[0, 1, 2])
+    finish(folder, other)
+    (tmp_path / "spec.toml").unlink()
+    store = FolderStore(folder)
+    store.prepare(both, grows=True)
+    write_all(folder, one)
+    assert store.build_if_complete(one) == 0
+    check(tmp_path, one)
+    assert not folder.names("parts")
+
+
 def test_a_lock_excludes_others_though_its_file_was_removed(tmp_path):
     """Who waits for it holds the file that had the name before, and somebody else the new one."""
     folder, held = Folder(tmp_path), []

@@ -3,6 +3,9 @@
 import json
 import logging
 import shutil
+import signal
+import threading
+import time
 
 import jax
 import optuna
@@ -11,6 +14,7 @@ import pytest
 from pausejax.commands.main import main
 from pausejax.execution import rounds
 from pausejax.execution.events import LOGGER
+from pausejax.execution.stopping import NO_STOP, StopRequested, StopSignal
 from pausejax.results import study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
@@ -235,7 +239,10 @@ def test_one_run_that_runs_out_of_memory_ends_the_search_in_a_line(monkeypatch):
 
 @pytest.mark.slow
 def test_two_processes_that_play_one_search_leave_one_result(searches, tmp_path):
-    """The second one ends while the first has runs to read that lie in the result now."""
+    """The second ends while the first has runs to read that lie in the result now.
+
+    The command lets the second wait, where the system has locks.
+    """
     folder, _ = searches
     (tmp_path / "whole").symlink_to(folder / "whole")
     steps = 0
@@ -288,3 +295,46 @@ def test_a_search_with_an_edited_part_of_its_own_changes_nothing_in_its_folder(t
     assert main(typed) == 2
     assert "the content of my.py has changed since the search began" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+def test_a_process_waits_while_another_plays_the_search(tmp_path, said):
+    """The wait ends when the other process ends, or when a signal asks the waiting process to stop."""
+    folder, stopping = Folder(tmp_path / "out"), StopSignal()
+    order = []
+
+    def wait():
+        with search_file.alone(folder, NO_STOP):
+            order.append("second")
+
+    def stop():
+        with pytest.raises(StopRequested), search_file.alone(folder, stopping):
+            order.append("stopped too late")
+        order.append("stopped")
+
+    folder.make()
+    threads = [threading.Thread(target=wait), threading.Thread(target=stop)]
+    with search_file.alone(folder, NO_STOP):
+        for thread in threads:
+            thread.start()
+        for _ in range(3000):
+            time.sleep(0.01 * (len(said) < 2))
+        stopping.note(signal.SIGTERM, None)
+        threads[1].join(timeout=30)
+        order.append("first")
+    threads[0].join(timeout=30)
+    assert order == ["stopped", "first", "second"]
+    assert set(said) == {f"{folder}: another process plays this search. This process waits for it"}
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_fewer_fresh_seeds_are_refused_with_a_way_out(tmp_path, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--trials", "2"]
+    typed += ["--no-report", "--quiet", "--fresh-seeds"]
+    assert main([*typed, "3"]) == 0
+    assert main([*typed, "2"]) == 2
+    way_out = f"Or remove {tmp_path}/out/confirmation. The same command then simulates"
+    assert way_out in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "out" / "confirmation")
+    assert main([*typed, "2"]) == 0
