@@ -29,7 +29,8 @@ class Dataset(NamedTuple):
     """Number by which centred inputs are divided; None means 127.5 for uint8, and 1 for other types."""
     preprocess: Callable[[jax.Array], jax.Array] | None = None
     """Function from a gathered batch of raw inputs [B, ...] to the inputs of the network, pure and traceable.
-    It replaces the use of `mean` and `std`."""
+    It replaces the use of `mean` and `std`. It should treat each sample alone, because the other samples of a
+    batch depend on the device and on how short batches are filled."""
     owner: np.ndarray | None = None
     """int [N] in [0, K), the natural owner of each training sample; None if samples have no owner."""
     name: str = ""

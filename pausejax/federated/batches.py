@@ -38,7 +38,8 @@ class TrainingData(NamedTuple):
 class EvaluationData(NamedTuple):
     """Test set on which the server evaluates global models, in batches.
 
-    A short last batch is padded. `data.held_out` draws the samples on which clients evaluate models.
+    A short last batch is filled with the first samples. `data.held_out` draws the samples on which clients
+    evaluate models.
     """
 
     inputs: jax.Array
@@ -46,7 +47,7 @@ class EvaluationData(NamedTuple):
     targets: jax.Array
     """[batches, B, ...], targets."""
     exists: jax.Array
-    """bool [batches, B], whether a row is a sample; False for pads."""
+    """bool [batches, B], whether a row is a sample; False for a filled row."""
     mean: jax.Array
     std: jax.Array
 
@@ -99,10 +100,10 @@ def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any
     pad = batches * size - count
 
     def cut(array: np.ndarray) -> np.ndarray:
-        padded = np.pad(array, ((0, pad), *((0, 0),) * (array.ndim - 1)))
-        return padded.reshape(batches, size, *array.shape[1:])
+        return np.concatenate([array, array[:pad]]).reshape(batches, size, *array.shape[1:])
 
-    arrays: tuple[Any, ...] = (cut(inputs), cut(targets), cut(np.ones(count, bool)), *scale)
+    exists = (np.arange(batches * size) < count).reshape(batches, size)
+    arrays: tuple[Any, ...] = (cut(inputs), cut(targets), exists, *scale)
     return EvaluationData(*arrays)
 
 

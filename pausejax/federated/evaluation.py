@@ -124,10 +124,14 @@ def _of_client(
     client: jax.Array,
     longest: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns a model's outputs for a client's samples, [longest, ...], the targets, and which rows exist."""
+    """Returns a model's outputs for a client's samples, [longest, ...], the targets, and which rows exist.
+
+    The other rows repeat the client's samples.
+    """
     size = data.size[partition, client]
     position = jnp.arange(longest)
-    index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
+    own = data.offset[partition, client] + position % jnp.maximum(size, 1)
+    index = data.order.at[partition, own].get(mode="clip")
     inputs, targets = gather(learning, data, index)
     outputs, _ = learning.model.apply(*weights, inputs, key=None, training=False)
     return outputs, targets, position < size

@@ -21,7 +21,8 @@ def _mean(mean: jax.Array) -> jax.Array:
 class Task(NamedTuple):
     """Task with a loss and a metric for each sample.
 
-    The loss is averaged over minibatches. Loss and metric are averaged over the test set.
+    The loss is averaged over minibatches. Loss and metric are averaged over the test set. Both should treat
+    each sample alone, because a short batch is filled with other samples.
     """
 
     output_shape: Callable[[Dataset], tuple[int, ...]]

@@ -225,10 +225,9 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         epoch, within = step // per_epoch, step % per_epoch
         position = within * training.batch_size + jnp.arange(training.batch_size)
         valid = position < lane.size
-        if learning.model.has_statistics:
-            # Batch statistics are computed over the whole minibatch. So a short minibatch is filled with
-            # samples of the same client.
-            position = position % jnp.maximum(lane.size, 1)
+        # A model, a loss or a preparation may read the whole minibatch. So a short minibatch is filled with
+        # samples of the same client.
+        position = position % jnp.maximum(lane.size, 1)
         local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")
         inputs, targets = gather(learning, data, index)

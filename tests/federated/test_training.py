@@ -22,7 +22,7 @@ from pausejax.federated.batches import (
     num_steps,
     scale,
 )
-from pausejax.federated.evaluation import client_loss, evaluate
+from pausejax.federated.evaluation import client_loss, client_metric, evaluate
 from pausejax.federated.learning import ClientStates, Learning, LocalTraining, Memory, ServerState
 from pausejax.federated.server import init_memory
 from pausejax.federated.sums import add_in_turn
@@ -230,6 +230,34 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     np.testing.assert_array_equal(good.total[1], bad.total[1])
 
 
+def test_a_batch_of_a_client_holds_samples_of_this_client_only(data):
+    """The targets of client k are k, and the loss reads the largest and the smallest of the batch."""
+    owner = np.repeat(np.arange(3), SIZES[0]).astype(np.int32)
+    targets = np.empty_like(owner)
+    targets[np.asarray(data.order[0])] = owner
+    data = data._replace(targets=jnp.asarray(targets))
+
+    def extremes(outputs, targets):
+        found = 10 * jnp.max(targets) + jnp.min(targets)
+        return jnp.full(outputs.shape[0], found.astype(jnp.float32))
+
+    task = TASK._replace(loss=extremes, metric=extremes)
+    made = dataclasses.replace(learning(LocalTraining(batch_size=10)), task=task)
+    weights = jax.tree.map(lambda leaf: leaf[0], initial_params())
+
+    def training_loss(data, job, params):
+        mechanism = bound("mechanism", "none")
+        return train(made, mechanism, data, PARTITION, params, NOTHING, HYPER, {}, job).loss
+
+    loss = jax.jit(training_loss)(data, jobs([0, 0, 0], [0, 1, 2]), initial_params())
+    np.testing.assert_array_equal(loss, [0, 11, 22])
+    own = client_loss(made, data, jnp.int32(0), lambda _: weights, jnp.arange(3))
+    np.testing.assert_array_equal(own, [0, 11, 22])
+    nothing = jax.tree.map(lambda leaf: leaf[0], NOTHING)
+    metric = client_metric(made, LONGEST, data, weights, nothing, {}, {})
+    np.testing.assert_array_equal(metric, [0, 11, 22])
+
+
 @pytest.mark.slow
 def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
     """Client 0 of run 0 has one step; with a huge rate its gradient overflows in the steps after it."""
@@ -304,7 +332,7 @@ def test_rows_of_a_run_are_added_in_their_order_and_no_others_are(count):
 
 
 def test_the_first_samples_of_a_test_set_are_cut_anew():
-    """Batches as equal as can be; what fills the last one up is no sample."""
+    """Batches as equal as can be; the first samples fill the last one and do not count."""
     rng = np.random.default_rng(2)
     images, labels = rng.integers(0, 256, (11, 3, 2, 1)), rng.integers(0, 4, 11)
     made = data_of(Dataset(images, labels, images, labels), "made", "made")
@@ -319,6 +347,8 @@ def test_the_first_samples_of_a_test_set_are_cut_anew():
         assert there.shape == shape and there.ravel()[:count].all() and there.sum() == count
         np.testing.assert_array_equal(np.asarray(test.inputs)[there], images.reshape(11, 6)[:count])
         np.testing.assert_array_equal(np.asarray(test.targets)[there], labels[:count])
+        filled = np.resize(images[:count].reshape(count, 6), (there.size, 6)).reshape(test.inputs.shape)
+        np.testing.assert_array_equal(test.inputs, filled)
         assert (test.mean, test.std) == scale(made)
 
 
