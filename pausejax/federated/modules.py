@@ -198,7 +198,7 @@ def _from_nnx(abstract: "nnx.Module", make: "Callable[[jax.Array], nnx.Module]")
             module.train()
         else:
             module.eval()
-        outputs = module(inputs)
+        outputs = module(inputs, **_switches(type(module).__call__)(training))
         return outputs, parted(module).statistics if training else statistics
 
     return Model(init, apply)

@@ -33,12 +33,24 @@ class NnxNorm(nnx.Module):
         return self.dense(self.dropout(self.norm(x)))
 
 
+class NnxSwitched(NnxNorm):
+    """The same network, ported from linen: an argument switches its layers."""
+
+    def __call__(self, x, train: bool = False):
+        x = self.norm(x, use_running_average=not train)
+        return self.dense(self.dropout(x, deterministic=not train))
+
+
 def linen_norm(*, num_outputs: int, rate: str = "0"):
     return LinenNorm(num_outputs, float(rate))
 
 
 def nnx_norm(*, input_shape: tuple, num_outputs: int, rngs: nnx.Rngs, rate: str = "0"):
     return NnxNorm(input_shape[0], num_outputs, float(rate), rngs)
+
+
+def nnx_switched(*, input_shape: tuple, num_outputs: int, rngs: nnx.Rngs, rate: str = "0"):
+    return NnxSwitched(input_shape[0], num_outputs, float(rate), rngs)
 
 
 def build(function, **options):
@@ -49,7 +61,7 @@ def inputs(seed=0, count=6):
     return np.random.default_rng(seed).normal(2, 3, (count, 4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("function", [linen_norm, nnx_norm])
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm, nnx_switched])
 def test_batch_norm_trains_on_the_minibatch_and_evaluates_on_running_statistics(function):
     model = build(function)
     weights = jax.jit(model.init)(jax.random.key(0))
@@ -69,7 +81,7 @@ def test_batch_norm_trains_on_the_minibatch_and_evaluates_on_running_statistics(
     np.testing.assert_allclose(evaluated, running @ np.asarray(kernel, np.float64), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("function", [linen_norm, nnx_norm])
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm, nnx_switched])
 def test_dropout_follows_its_key_in_training_and_is_off_in_evaluation(function):
     model, plain = build(function, rate="0.5"), build(function)
     weights = jax.jit(model.init)(jax.random.key(0))
@@ -132,9 +144,21 @@ def told(*, input_shape: tuple, num_outputs: int):
     return lambda key: {}, apply
 
 
+class NnxTold(nnx.Module):
+    def __call__(self, x, training=False, *, train, deterministic=False):
+        return told(input_shape=(4,), num_outputs=3)[1](
+            {}, x, training=training, train=train, deterministic=deterministic
+        )
+
+
+def nnx_told(*, rngs: nnx.Rngs):
+    return NnxTold()
+
+
+@pytest.mark.parametrize("function", [told, nnx_told])
 @pytest.mark.parametrize(("mode", "words"), [(True, [1, 1, 0]), (False, [0, 0, 1])])
-def test_every_word_for_training_has_its_value(mode, words):
-    outputs, _ = build(told).apply({}, {}, inputs(), key=None, training=mode)
+def test_every_word_for_training_has_its_value(function, mode, words):
+    outputs, _ = build(function).apply({}, {}, inputs(), key=None, training=mode)
     np.testing.assert_array_equal(outputs, np.tile(words, (6, 1)))
 
 
