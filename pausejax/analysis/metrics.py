@@ -35,6 +35,18 @@ def last(values: np.ndarray) -> np.ndarray:
     return np.where(present.any(axis=1), found, np.nan)
 
 
+def at_end(values: np.ndarray, played: np.ndarray) -> np.ndarray:
+    """Returns `values`, [runs, rounds], with NaN everywhere but in the last round that each run played.
+
+    So the last value of a run is never one of an earlier round.
+
+    Args:
+      values: values from round 1 on, [runs, rounds].
+      played: number of rounds that each run played, [runs].
+    """
+    return np.where(np.arange(1, values.shape[1] + 1) == played[:, None], values, np.nan)
+
+
 def rounds_played(values: np.ndarray) -> np.ndarray:
     """Returns the number of the last recorded round of each run, [runs]; 0 if there is none."""
     present = ~np.isnan(values)
@@ -134,6 +146,7 @@ def spread(values: np.ndarray) -> np.ndarray:
 
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "last": last,
+    "at_end": last,  # of values that `at_end` has left
     "rounds_played": rounds_played,
     "total": total,
     "mean": mean,
@@ -176,6 +189,7 @@ def _running_share(gap: np.ndarray) -> np.ndarray:
 
 RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "last": lambda values: values,
+    "at_end": lambda values: values,
     "total": _running_total,
     "mean": _running_mean,
     "each": lambda values: values,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.metrics import REDUCTIONS, metrics_of, recorded
+from pausejax.analysis.metrics import REDUCTIONS, at_end, metrics_of, recorded
 from pausejax.analysis.quantities import Metric, metrics_in
 
 MAX_BYTES = 1 << 22
@@ -42,7 +42,8 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
     """Computes the metrics of each run at its end.
 
     A run that stopped early counts up to its last recorded round. Learned metrics of a run that diverged are
-    NaN, so means leave them out. Every stored chunk is read once, one block of runs at a time.
+    NaN, so means leave them out. A quantity of the user with `reduce="last"` has its value in the last round
+    that the run played. Stored chunks are read one block of runs at a time.
 
     Args:
       result: the result, as `pausejax.open` or this function returns it.
@@ -53,7 +54,8 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
       rounds there is also `rounds_played`, because sums can be compared only over equally many rounds.
 
     Raises:
-      ValueError: a metric is unknown, or a metric is learned and the result lacks `diverged_round`.
+      ValueError: a metric is unknown, a metric is learned and the result lacks `diverged_round`, or a metric
+        needs the last round that each run played and the result lacks `elapsed`.
     """
     known = metrics_of(result)
     wanted = list(known if metrics is None else metrics)
@@ -68,8 +70,10 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
     for name in wanted:
         if name not in ready:
             by_variable.setdefault(known[name].variable, {})[name] = known[name]
+    at_ends = [name for own in by_variable.values() for name in own if known[name].reduce == "at_end"]
+    played = _played(result, at_ends[0]) if at_ends else None
     for variable, own in by_variable.items():
-        columns |= _reduce(result[variable], own)
+        columns |= _reduce(result[variable], own, played)
     if learned := [name for name in columns if known[name].learned]:
         broken = diverged(result)
         columns |= {name: np.where(broken, np.nan, columns[name]) for name in learned}
@@ -109,11 +113,27 @@ def is_sum(result: xr.Dataset, metric: str) -> bool:
     return known is not None and known.is_sum
 
 
-def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
+def _played(result: xr.Dataset, metric: str) -> np.ndarray:
+    """Returns the number of rounds that each run played, [runs], which `metric` needs."""
+    if "elapsed" not in result:
+        raise ValueError(
+            f"result: lacks elapsed, which tells in which round a run ended. {metric} needs it. Select this "
+            f'variable too, such as result[["{metric}", "elapsed"]]'
+        )
+    counts = Metric("elapsed", "rounds_played", None, "1", "")
+    return _reduce(result["elapsed"], {ROUNDS: counts}, None)[ROUNDS]
+
+
+def _reduce(
+    array: xr.DataArray, metrics: dict[str, Metric], played: np.ndarray | None
+) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
         values = array.isel(run=runs).values
         values = values if array.dims == ("run",) else recorded(str(array.name), values)
         for name, metric in metrics.items():
-            parts[name].append(REDUCTIONS[metric.reduce](values))
+            kept = values
+            if metric.reduce == "at_end" and played is not None:
+                kept = at_end(values, played[runs])
+            parts[name].append(REDUCTIONS[metric.reduce](kept))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -23,7 +23,7 @@ Check = Callable[[Any], str]
 
 _WORDS, _TEXT, _MANY = 10_000, 2**24, 1_000
 REDUCTIONS = (
-    *("last", "rounds_played", "total", "mean", "mean_latency"),
+    *("last", "at_end", "rounds_played", "total", "mean", "mean_latency"),
     *("each", "imbalance", "mean_gap", "exact_share", "itself"),
     *("lowest_tenth", "highest_tenth", "spread"),
 )

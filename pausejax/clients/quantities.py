@@ -88,14 +88,18 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
 
 
 def metrics_of(study: Study) -> dict[str, Metric]:
-    """Returns the metrics of runs for a study's quantities, by name."""
+    """Returns the metrics of runs for a study's quantities, by name.
+
+    A quantity that is reduced by "last" describes the run at its end, as a final accuracy does.
+    """
     return {
         part.name: Metric(
             part.name,
-            part.notes["reduce"],
+            "at_end" if part.notes["reduce"] == "last" else part.notes["reduce"],
             part.notes["maximize"],
             part.notes["units"],
             part.summary or part.name,
+            learned=part.notes["reduce"] == "last",
             label=part.notes["label"],
             heading=part.notes["label"],
         )

@@ -237,9 +237,10 @@ def quantity(
       function: the function, if the decorator is used without arguments.
       units: the unit of the values.
       reduce: how a run's metric is computed from the values of its rounds: "last", "mean", "total" or "each".
-        Charts show the metric after every round: the value of this round for "last", and the mean or the sum
-        of the rounds so far for "mean" and "total". "each" is a mean whose chart shows the value of every
-        round.
+        "last" is the value in the last round that the run played. It is NaN if this value is NaN, or if the
+        run diverged. The others leave out rounds in which the value is NaN. Charts show the metric after
+        every round: the value of this round for "last", and the mean or the sum of the rounds so far for
+        "mean" and "total". "each" is a mean whose chart shows the value of every round.
       maximize: whether larger values are better; None if neither larger nor smaller values are better.
       label: the axis label in pictures; without a label, the quantity is not drawn against rounds.
 

@@ -9,10 +9,10 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax import analysis
+from pausejax import analysis, kinds
 from pausejax.analysis import per_run
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
-from pausejax.analysis.quantities import format_number
+from pausejax.analysis.quantities import as_json, format_number
 from pausejax.clients.variables import METRICS as CLIENTS
 
 
@@ -49,6 +49,31 @@ def test_finals_are_those_of_the_last_recorded_round(made):
         assert set(found.data_vars) == set(wanted)
         for name, value in wanted.items():
             np.testing.assert_allclose(found[name].values[place], value, rtol=2e-6, atol=1e-6, err_msg=name)
+
+
+def test_an_own_quantity_has_its_value_in_the_last_round_that_a_run_played(made, own_parts, monkeypatch):
+    """NaN if this value is NaN, and for a run that diverged; never a value of an earlier round."""
+    result, _, last_rounds = made
+
+    @pausejax.quantity
+    def own(seen): ...
+
+    spec = {"mode": result.attrs["mode"], "policy": [{"name": "random"}], "quantities": ["own"]}
+    table = kinds.parse(spec).outputs.metrics
+    values = np.random.default_rng(0).random(result["elapsed"].shape).astype(np.float32)
+    values[np.arange(1, values.shape[1] + 1) > last_rounds[:, None]] = np.nan
+    wanted = values[np.arange(len(values)), last_rounds - 1]
+    wanted[::3] = values[np.arange(0, len(values), 3), last_rounds[::3] - 1] = np.nan
+    if "diverged_round" in result:
+        wanted = np.where(result["diverged_round"] > 0, np.nan, wanted)
+    result = result.assign(own=(("run", "round"), values)).assign_attrs(metrics=as_json(table))
+    for max_bytes in (1, per_run.MAX_BYTES):
+        monkeypatch.setattr(per_run.run_blocks, "__kwdefaults__", {"max_bytes": max_bytes})
+        np.testing.assert_array_equal(analysis.finals(result)["own"], wanted)
+    left_out = analysis.mean_ci(result, "own")["left_out"].sum()
+    assert left_out == np.isnan(wanted).sum() >= len(wanted) / 3
+    with pytest.raises(ValueError, match="result: lacks elapsed, which tells in which round a run ended"):
+        analysis.finals(result.drop_vars("elapsed"), ["own"])
 
 
 def test_the_last_round_must_be_evaluated(result):

@@ -62,7 +62,7 @@ SHOWN = ("metrics", "elapsed", "shown")
         (("metrics", "elapsed", "scale", math.nan), "scale: must be a finite number"),
         (("metrics", "elapsed", "scale", 10**400), "scale: must be a finite number"),
         (("metrics", "elapsed", "scale", True), "scale: must be a finite number"),
-        (("metrics", "elapsed", "reduce", "eval"), "reduce: must be one of last, rounds_played"),
+        (("metrics", "elapsed", "reduce", "eval"), "reduce: must be one of last, at_end, rounds_played"),
         (
             ("metrics", "elapsed", "reduce", "itself"),
             "metric elapsed: 'itself' must give one number per run, but elapsed",

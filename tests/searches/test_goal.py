@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pausejax.searches.goal import Constraint, Goal, Score
+import pausejax
+from pausejax import kinds
+from pausejax.searches.goal import Constraint, Goal, Score, figures_at
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,19 @@ def test_a_score_is_of_means_turned_so_that_more_is_better():
     figures = np.array([[1.0, 5.0, 40.0], [3.0, 7.0, 60.0]])
     assert goal.score(figures) == Score((-2.0, 6.0), 0.25)
     assert math.isinf(goal.score(np.where(figures == 60, np.nan, figures)).violation)
+
+
+@pytest.mark.parametrize(("horizon", "by_latency"), [(3, False), (3.5, True)])
+def test_an_own_quantity_is_that_of_the_round_of_the_horizon(horizon, by_latency, own_parts):
+    @pausejax.quantity
+    def own(seen): ...
+
+    study = kinds.parse({"rounds": 4, "policy": [{"name": "random"}], "quantities": ["own"]})
+    goal = Goal(("own",), (True,), (), horizon, by_latency)
+    arrays = {
+        "counts": np.zeros((4, 30), np.int32),
+        "elapsed": np.array([[1, 2, 3, 4]] * 3 + [[1, 2, np.nan, np.nan]], np.float32),
+        "own": np.array([[5, 6, 7, 8], [5, 6, np.nan, 8], [5, 6, 7, 8], [5, 6, np.nan, np.nan]], np.float32),
+        "diverged_round": np.array([4, 0, 3, 0]),
+    }
+    np.testing.assert_array_equal(figures_at(study, goal, arrays), [[7], [np.nan], [np.nan], [6]])
