@@ -214,12 +214,13 @@ class Part:
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     def build(self, *inputs: Any, **values: Any) -> Any:
-        """Calls the function with those of the given values that it takes.
+        """Calls the function with those of the given values that it takes, else with its own defaults.
 
         Raises:
           PartError: a function from outside the package fails.
         """
-        given = {self.arguments.get(name, name): values[name] for name in self.reads & values.keys()}
+        known = {name: parameter.default for name, parameter in self.parameters.items()} | values
+        given = {self.arguments.get(name, name): known[name] for name in self.reads & known.keys()}
         arguments: dict[str, Any] = {}
         grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}
         owner = {

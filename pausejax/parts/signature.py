@@ -44,8 +44,11 @@ def read(category: str, function: Callable[..., Any]) -> Part:
     for argument in list(signature.parameters.values())[len(positional) :]:
         hint = hints.get(argument.name, MISSING)
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            if argument.default is not MISSING and type(argument.default) is not hint:
+                wrong = f"{argument.name}: its default {argument.default!r}"
+                raise PartError(f"{where}: {wrong} must be a {hint.__qualname__}")
             groups[argument.name] = hint
-            _take_group(parameters, given, kind, where, hint)
+            _take_group(parameters, given, kind, where, hint, argument.default)
         else:
             _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
     if parameters and not kind.own:
@@ -67,11 +70,21 @@ def parameters_of(group: Any, section: str) -> dict[str, Parameter]:
 
 
 def _take_group(
-    parameters: dict[str, Parameter], given: list[str], kind: Category, where: str, group: Any
+    parameters: dict[str, Parameter],
+    given: list[str],
+    kind: Category,
+    where: str,
+    group: Any,
+    instance: Any = MISSING,
 ) -> None:
+    """Adds the fields of a dataclass. Their defaults are those of the class, or the values of an instance."""
     hints = typing.get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
         default = MISSING if field.default is dataclasses.MISSING else field.default
+        if instance is not MISSING:
+            value = getattr(instance, field.name)
+            declared = isinstance(default, Parameter) and not isinstance(value, Parameter)
+            default = dataclasses.replace(default, default=value) if declared else value
         _take(parameters, given, kind, f"{where}: {field.name}", field.name, hints[field.name], default)
 
 

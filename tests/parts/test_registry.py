@@ -128,6 +128,37 @@ def test_groups_are_their_fields():
     assert (weights.near, weights.mode, objective.privacy_weight) == (0.5, "a", 3.0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Window:
+    decay: Annotated[float, Parameter(low=0)] = 0.9
+    width: float = Parameter(3.0, low=1)
+    start: int = 0
+
+
+def test_the_defaults_of_a_group_are_those_of_the_given_instance():
+    def grouped(*, window: Window = Window(decay=0.5, width=2.0)): ...
+
+    def returned(*, window: Window):
+        return window
+
+    part = parts.read("policy", grouped)
+    assert {name: parameter.default for name, parameter in part.parameters.items()} == {
+        "decay": 0.5,
+        "width": 2.0,
+        "start": 0,
+    }
+    assert (part.parameters["decay"].low, part.parameters["width"].low) == (0, 1)
+    assert dataclasses.replace(part, function=returned).build(start=4) == Window(0.5, 2.0, 4)
+    assert parts.read("policy", returned).build(start=4) == Window(0.9, 3.0, 4)
+
+
+def test_a_group_has_no_default_of_another_type():
+    def wrong(*, window: Window = (0.5, 3.0)): ...
+
+    with pytest.raises(PartError, match=r"policy wrong: window: its default \(0.5, 3.0\) must be a Window$"):
+        parts.read("policy", wrong)
+
+
 def test_a_name_is_taken_once_in_a_kind_of_part():
     def pause(*, num_clients): ...
 
