@@ -98,6 +98,8 @@ def _take(
     default: Any,
 ) -> None:
     """Adds one argument to `parameters` if it has a default, else to `given`."""
+    if name in parameters or name in given:
+        raise PartError(f"{where}: two arguments have a parameter of this name. Rename one of them")
     declared = default if isinstance(default, Parameter) else None
     if get_origin(hint) is typing.Annotated:
         hint, *notes = get_args(hint)

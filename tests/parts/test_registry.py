@@ -159,6 +159,24 @@ def test_a_group_has_no_default_of_another_type():
         parts.read("policy", wrong)
 
 
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    decay: float = 0.9
+
+
+def test_two_arguments_of_a_part_have_no_parameter_of_one_name():
+    def before(*, decay: float = 0.1, window: Window): ...
+
+    def after(*, window: Window, decay: float): ...
+
+    def groups(*, window: Window, rates: Rates): ...
+
+    for function in (before, after, groups):
+        message = f"policy {function.__name__}: decay: two arguments have a parameter of this name. Rename"
+        with pytest.raises(PartError, match=message):
+            parts.read("policy", function)
+
+
 def test_a_name_is_taken_once_in_a_kind_of_part():
     def pause(*, num_clients): ...
 
