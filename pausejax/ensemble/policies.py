@@ -5,12 +5,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from pausejax.ensemble import fedboost as mirror_descent
 from pausejax.ensemble.baselines import all_experts, best_expert, exp3, uniform_affordable
 from pausejax.ensemble.efl_fg import efl_fg
-from pausejax.ensemble.policy import EnsemblePolicy
-from pausejax.parts import Part, ensemble_policy
+from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, PolicyState
+from pausejax.parts import Part, PartError, ensemble_policy
+from pausejax.parts.check import expect_array, expect_type, expect_types, type_of
 
 
 class Hyper(NamedTuple):
@@ -102,10 +104,14 @@ def make_policy(
       stream_loss: float32 [K], the mean loss of each model on the stream.
       hyper: the hyper-parameters of the runs.
       statics: the values of the policy's parameters that are not traced, by name.
+
+    Raises:
+      PartError: the part returns no `EnsemblePolicy`. The policy's functions raise it, when they are traced,
+        for a result of wrong shape or type.
     """
     traced = hyper._asdict()
     own = traced.pop("own")
-    return part.build(
+    made = part.build(
         parameters=parameters,
         stream_loss=stream_loss,
         num_models=len(parameters),
@@ -113,4 +119,54 @@ def make_policy(
         **traced,
         **own,
         **statics,
+    )
+    return _checked(made, part, len(parameters), len(hyper.budget))
+
+
+def _checked(policy: Any, part: Part, num_models: int, num_runs: int) -> EnsemblePolicy:
+    """Returns the policy with functions that check the shapes and types of their results when traced."""
+    expect_type(part, policy, EnsemblePolicy, "pausejax.ensemble.EnsemblePolicy")
+    shape = (num_models, num_runs)
+    bound = policy.regret_bound
+    if not isinstance(policy.min_sent, int) or policy.min_sent < 0:
+        raise PartError(f"{part.where}: min_sent must be an integer >= 0, not {policy.min_sent!r}")
+
+    def init() -> PolicyState:
+        with part.blamed("init"):
+            state = jax.tree.map(jnp.asarray, policy.init())
+        for path, leaf in jax.tree.leaves_with_path(state):
+            if leaf.shape[-1:] != (num_runs,):
+                place = f"state{jax.tree_util.keystr(path)}"
+                allowed = f"the last axis must be that of the runs, of length {num_runs}"
+                raise PartError(f"{part.where}: init: {place} is {type_of(leaf)}; {allowed}")
+        return state
+
+    def select(key: jax.Array, state: PolicyState) -> Choice:
+        with part.blamed("select"):
+            choice = policy.select(key, state)
+            if not isinstance(choice, Choice):
+                raise PartError(f"{part.where}: select must return a Choice, not {type(choice).__name__}")
+            sent = expect_array(part, "select: sent is", choice.sent, jnp.bool, shape)
+            mixing = expect_array(part, "select: mixing is", choice.mixing, jnp.float32, shape)
+        return choice._replace(sent=sent, mixing=mixing)
+
+    def update(state: PolicyState, choice: Choice, feedback: Feedback) -> PolicyState:
+        with part.blamed("update"):
+            after = policy.update(state, choice, feedback)
+            expect_types(part, "update", state, after)
+        return after
+
+    def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
+        with part.blamed("expected_loss"):
+            loss = policy.expected_loss(choice, predictions, targets)
+            return expect_array(part, "expected_loss returns", loss, jnp.float32, targets.shape)
+
+    def regret_bound(choice: Choice, round: jax.Array, num_clients: jax.Array) -> jax.Array:
+        assert bound is not None
+        with part.blamed("regret_bound"):
+            summand = bound(choice, round, num_clients)
+            return expect_array(part, "regret_bound returns", summand, jnp.float32, shape)
+
+    return EnsemblePolicy(
+        init, select, update, expected_loss, None if bound is None else regret_bound, policy.min_sent
     )

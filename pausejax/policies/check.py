@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.parts import Part, PartError
-from pausejax.parts.check import expect_type
+from pausejax.parts.check import expect_type, expect_types, type_of
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
 FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, UNFIT_TOTAL, ABSENT = range(6)
@@ -56,14 +56,15 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
             raise say(f"select must return a Cohort, not {type(found).__name__}")
         members, weights = jnp.asarray(found.members), jnp.asarray(found.weights)
         if members.dtype != jnp.int32 or members.ndim != 1 or not 1 <= members.size <= num_clients:
-            raise say(f"select: members must be int32 [n] with n from 1 to {num_clients}, not {_of(members)}")
+            wanted = f"int32 [n] with n from 1 to {num_clients}"
+            raise say(f"select: members must be {wanted}, not {type_of(members)}")
         if weights.dtype != jnp.float32 or weights.shape != members.shape:
-            raise say(f"select: weights must be float32 [{members.size}], not {_of(weights)}")
+            raise say(f"select: weights must be float32 [{members.size}], not {type_of(weights)}")
         if found.total is None:
             return Cohort(members, weights, jnp.sum(members >= 0, dtype=jnp.float32))
         total = jnp.asarray(found.total)
         if total.dtype != jnp.float32 or total.ndim:
-            raise say(f"select: total must be a float32 scalar, not {_of(total)}")
+            raise say(f"select: total must be a float32 scalar, not {type_of(total)}")
         return Cohort(members, weights, total)
 
     def init(key: jax.Array, clients: Clients) -> PolicyState:
@@ -73,13 +74,7 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
     def update(state: PolicyState, view: View, feedback: Feedback) -> PolicyState:
         with part.blamed("update"):
             after = policy.update(state, view, feedback)
-        before: Any = jax.tree.structure(state)
-        if jax.tree.structure(after) != before:
-            raise say("update: the new state must have the same pytree structure as the old state")
-        for (path, old), new in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
-            if jnp.shape(new) != jnp.shape(old) or jnp.result_type(new) != jnp.result_type(old):
-                place = jax.tree_util.keystr(path)
-                raise say(f"update: state{place} must stay {_of(old)}, not become {_of(new)}")
+        expect_types(part, "update", state, after)
         return after
 
     return policy._replace(init=init, select=select, update=update)
@@ -187,7 +182,3 @@ def problems_of(
             row, slot = np.argwhere(wrong)[0]
             problems.append(f"round {first_round + row}: client {clients[row, slot]} {what}")
     return tuple(problems)
-
-
-def _of(x: Any) -> str:
-    return f"{jnp.result_type(x).name} {list(jnp.shape(x))}"

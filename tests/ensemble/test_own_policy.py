@@ -1,5 +1,6 @@
 """An ensemble policy from outside the package plays with its own parameters, those of its runs."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pausejax
 from pausejax import parts
 from pausejax.ensemble import Choice, EnsemblePolicy, Runs, fit_pool, load_regression, simulate
 from pausejax.ensemble.baselines import exp3, fixed
-from pausejax.ensemble.policy import certain_loss
+from pausejax.ensemble.policies import Hyper, make_policy
+from pausejax.ensemble.policy import Feedback, certain_loss
 
 STUDY = {"mode": "ensemble", "rounds": 60, "eval_every": 30, "num_clients": 5}
 
@@ -113,3 +115,76 @@ def test_weights_of_models_that_are_not_sent_count_as_0():
     result = pausejax.simulate({"name": "mixed", "cheats": [False, True]}, **STUDY)
     for name in ("mse", "regret", "realized_regret", "cost"):
         np.testing.assert_allclose(*result[name].values, rtol=1e-6)
+
+
+K, R, N = 4, 3, 2
+SENT, MIXING = jnp.ones((K, R), bool), jnp.ones((K, R))
+
+
+def policy_of(**functions):
+    whole = {
+        "init": lambda: (jnp.zeros((K, R)), jnp.zeros(R, jnp.int32)),
+        "select": lambda key, state: Choice(SENT, MIXING),
+        "update": lambda state, choice, feedback: state,
+        "expected_loss": certain_loss,
+        "regret_bound": lambda choice, round, num_clients: jnp.zeros((K, R)),
+    }
+    return EnsemblePolicy(**(whole | functions))
+
+
+def trace(made):
+    """Traces every function of a policy once, with K models, R runs and N clients."""
+
+    def mine():
+        return made
+
+    hyper = Hyper(*[np.ones(R, np.float32)] * 5)
+    part = parts.read("ensemble_policy", mine)
+    policy = make_policy(part, parameters=jnp.ones(K, jnp.int32), stream_loss=jnp.ones(K), hyper=hyper)
+
+    def a_round(key):
+        state = policy.init()
+        choice = policy.select(jax.random.split(key, R), state)
+        per_run = jnp.zeros(R)
+        feedback = Feedback(MIXING, per_run, MIXING, per_run.astype(int))
+        loss = policy.expected_loss(choice, jnp.zeros((K, N, R)), jnp.zeros((N, R)))
+        bound = policy.regret_bound(choice, jnp.int32(1), jnp.ones(R, jnp.int32))
+        return policy.update(state, choice, feedback), loss, bound
+
+    jax.eval_shape(a_round, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("function", "returned", "message"),
+    [
+        ("init", MIXING[:, :1], r"init: state is float32 \[4, 1\]; the last axis must be .*, of length 3"),
+        ("init", {"sum": 0.0}, r"init: state\['sum'\] is float32 \[\]; the last axis must be"),
+        ("select", (SENT, MIXING), "select must return a Choice, not tuple"),
+        ("select", Choice(MIXING, MIXING), r"select: sent is float32 \[4, 3\]; must be bool \[4, 3\]"),
+        ("select", Choice(SENT, MIXING[0]), r"select: mixing is float32 \[3\]; must be float32 \[4, 3\]"),
+        ("select", Choice(SENT, None), "select: .*None"),
+        (
+            "update",
+            (MIXING, MIXING[0]),
+            r"update: state\[1\] must stay int32 \[3\], not become float32",
+        ),
+        ("update", MIXING, "update: the new state must have the same pytree structure"),
+        ("expected_loss", MIXING[0], r"expected_loss returns float32 \[3\]; must be float32 \[2, 3\]"),
+        ("expected_loss", 0.0, r"expected_loss returns float32 \[\]; must be float32 \[2, 3\]"),
+        ("regret_bound", MIXING[0], r"regret_bound returns float32 \[3\]; must be float32 \[4, 3\]"),
+    ],
+)
+def test_what_a_policy_returns_is_checked_before_compilation(function, returned, message):
+    with pytest.raises(parts.PartError, match=f"^{__file__}: ensemble_policy mine: {message}") as raised:
+        trace(policy_of(**{function: lambda *_: returned}))
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_in_a_policy_names_the_policy():
+    trace(policy_of())
+    with pytest.raises(parts.PartError, match=r"ensemble_policy mine: update: ZeroDivisionError: .* \(line"):
+        trace(policy_of(update=lambda *_: 1 // 0))
+    with pytest.raises(parts.PartError, match=r"mine: min_sent must be an integer >= 0, not 1\.5"):
+        trace(policy_of(min_sent=1.5))
+    with pytest.raises(parts.PartError, match=r"mine: must return a pausejax\.ensemble\.EnsemblePolicy, not"):
+        trace(3)
