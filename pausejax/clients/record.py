@@ -79,7 +79,7 @@ def record_round(
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, config.num_clients)
     return Record(
-        round_latency=close.duration,
+        round_latency=_duration(config, network, close, after),
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
         max_releases=jnp.max(after.bandit.counts, axis=1),
@@ -98,6 +98,18 @@ def record_round(
         lost=overlap.lost if overlap and config.ending.part.outside else None,
         fault=jax.vmap(faulty)(cohort, network.available) if config.policy.part.outside else None,
     )
+
+
+def _duration(config: StaticConfig, network: NetworkDraw, close: RoundClose, after: State) -> jax.Array:
+    """Returns the durations of the rounds, [R].
+
+    It is NaN, which ends the study, if a user's law gives NaN for any client. Regrets depend on the clients
+    that are not selected too.
+    """
+    if not config.law.part.outside:
+        return close.duration
+    fine = ~jnp.isnan(network.latency) & jnp.isfinite(after.mean_reward)
+    return jnp.where(jnp.all(fine, axis=1), close.duration, jnp.nan)
 
 
 def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:

@@ -56,7 +56,8 @@ def refuse(config: StaticConfig, segment: Segment, record: Any) -> None:
         unfit = ~np.isfinite(segment.records["round_latency"]).all(axis=0)
         if unfit.any():
             number = segment.first_round + int(np.argmax(unfit))
-            raise PartError(f"{config.law.part.where}: round {number}: a latency is not finite")
+            what = "a latency or its expectation is not finite"
+            raise PartError(f"{config.law.part.where}: round {number}: {what}")
     if config.ending.part.outside:
         duration = segment.records["round_latency"]
         wrong = {

@@ -264,15 +264,15 @@ class ClientSimulation:
         """Returns the distribution functions of one run's latencies.
 
         Raises:
-          PartError: the latency law has no distribution functions.
+          PartError: the latency law has no distribution functions, or they return a wrong shape or type.
         """
         law = self.config.build_law(hyper, self.first_world.files)
         if law.cdf is None:
-            part = self.config.law.part
-            raise PartError(
-                f"{part.where}: expected_regret needs a latency law that has a cdf and independent clients"
-            )
-        return jax.jit(law.cdf)
+            wanted = "expected_regret needs a latency law that has a cdf and independent clients"
+            raise PartError(f"{self.config.law.part.where}: {wanted}")
+        cdf = jax.jit(law.cdf)
+        jax.eval_shape(cdf, jax.ShapeDtypeStruct((2, 1), jnp.float32))
+        return cdf
 
     def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
         """Returns `expected_speed` of one latency law, and its values for all cohorts, float64 [S].

@@ -24,10 +24,10 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
       PartError: `law` is not a `Law`. Its functions raise it for a result of wrong shape or type.
     """
     expect_type(part, law, Law, "pausejax.network.Law")
-    expected = law.expectation
+    expected, distribution = law.expectation, law.cdf
 
-    def checked(what: str, made: Any) -> jax.Array:
-        return expect_array(part, f"{what} returns", made, jnp.float32, (num_clients,))
+    def checked(what: str, made: Any, *rows: int) -> jax.Array:
+        return expect_array(part, f"{what} returns", made, jnp.float32, (*rows, num_clients))
 
     def sample(key: jax.Array) -> jax.Array:
         with part.blamed("sample"):
@@ -38,7 +38,12 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
         with part.blamed("expectation"):
             return checked("expectation", expected(function))
 
-    return Law(sample, None if expected is None else expectation, law.cdf)
+    def cdf(latency: jax.Array) -> jax.Array:
+        assert distribution is not None
+        with part.blamed("cdf"):
+            return checked("cdf", distribution(latency), len(latency))
+
+    return Law(sample, None if expected is None else expectation, None if distribution is None else cdf)
 
 
 def checked_availability(process: Any, part: Part, num_clients: int) -> Availability:

@@ -228,9 +228,16 @@ def test_a_floor_moves_what_lies_below_it_onto_it():
 
 def test_what_a_law_knows_outlives_its_check():
     part = parts.find("latency", "two_speed")
-    law = network.Law(lambda key: jnp.ones(3), lambda function: function(jnp.full(3, 2.0)), lambda x: x)
+    law = network.Law(
+        lambda key: jnp.ones(3),
+        lambda function: function(jnp.full(3, 2.0)),
+        lambda x: jnp.broadcast_to(x, (len(x), 3)),
+    )
     checked = network.checked_law(law, part, 3)
-    assert network.expected_latency(checked).tolist() == [2.0] * 3 and checked.cdf is law.cdf
-    assert network.checked_law(network.Law(law.sample), part, 3).expectation is None
+    assert network.expected_latency(checked).tolist() == [2.0] * 3
+    assert checked.cdf(jnp.ones((2, 1))).tolist() == [[1.0] * 3] * 2
+    assert network.checked_law(network.Law(law.sample), part, 3)[1:] == (None, None)
+    with pytest.raises(parts.PartError, match=r"cdf returns float32 \[2, 3\]; must be float32 \[2, 4\]"):
+        network.checked_law(law, part, 4).cdf(jnp.ones((2, 1)))
     with pytest.raises(parts.PartError, match=r"expectation returns float32 \[3\]; must be float32 \[4\]"):
         network.expected_latency(network.checked_law(law, part, 4))

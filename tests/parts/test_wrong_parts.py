@@ -177,11 +177,25 @@ def test_networks_and_quantities(tmp_path, capsys, category, code, message):
     refused(tmp_path, capsys, message, code, category=name, policy="random", **settings)
 
 
+def test_distribution_functions_before_compute(tmp_path, capsys):
+    code = "@pausejax.latency\ndef mine(): return Law(lambda key: jnp.ones(4), cdf=lambda x: x)"
+    settings = {"category": "latency", "policy": "random", "latency": "mine", "expected_regret": "true"}
+    refused(tmp_path, capsys, "cdf returns float32 [2, 1]; must be float32 [2, 4]", code, **settings)
+
+
 @pytest.mark.slow
-def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys):
-    code = "@pausejax.latency\ndef mine(): return Law(lambda key: jnp.full(4, jnp.nan))"
-    message = "round 1: a latency is not finite"
-    refused(tmp_path, capsys, message, code, cli.FAILED, category="latency", policy="random", latency="mine")
+@pytest.mark.parametrize(
+    "law",
+    [
+        "lambda key: seconds, lambda function: function(jnp.ones(4))",
+        "lambda key: jnp.ones(4), lambda function: function(seconds)",
+    ],
+)
+def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys, law):
+    """The latency of client 3, whom no round selects."""
+    code = f"seconds = jnp.array([1.0, 1, 1, jnp.nan])\n@pausejax.latency\ndef mine(): return Law({law})"
+    message = "round 1: a latency or its expectation is not finite"
+    refused(tmp_path, capsys, message, code, cli.FAILED, category="latency", policy="fastest", latency="mine")
 
 
 @pytest.mark.parametrize("name", ["reward", "learning_rate", "seed", "mean_latency", "gamma", "rounds"])
