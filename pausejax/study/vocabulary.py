@@ -154,7 +154,7 @@ def make(
         If two used parts define one parameter differently, each part gets its own name for the parameter.
 
     Raises:
-      PartError: a part and the kind use one name for different parameters.
+      PartError: a part and the kind use one name for different parameters, or a value has no clear default.
     """
     named = {category: parts.of(category) for category in categories}
     own = dict(parameters)
@@ -168,16 +168,22 @@ def make(
     defaults = {own[c].default for category in named if (c := CATEGORIES[category].key) in own}
     used = mentioned | defaults
     clashes: dict[str, list[Part]] = {}
+    unclear: set[str] = set()
     sharing: dict[str, list[Part]] = {}
+    of_category = {**named, policies: parts.of(policies)}
+    everything = [(category, part) for category, found in of_category.items() for part in found.values()]
     for unused in (False, True):
-        for category, part in _parts_of({**named, policies: parts.of(policies)}):
+        for category, part in everything:
             if unused != (part.outside and part.name not in mentioned):
                 continue
             for name, parameter in part.parameters.items():
                 other = own.get(name) or added.get(name)
+                if unused and not other and _spelled(own | added) & {name, *parameter.spellings}:
+                    continue  # only a study that uses the part is refused
                 if other and not other.agrees_with(parameter):
                     first = origin.get(name)
                     if part.name not in used:
+                        unclear |= {name} - own.keys()
                         continue
                     if name in own or (first and first.name == part.name):
                         raise PartError(_disagreement(part, parameter, other, first))
@@ -202,10 +208,16 @@ def make(
                 of_key = readers.setdefault(name, {})
                 key = CATEGORIES[category].key
                 of_key[key] = of_key.get(key, frozenset()) | {part.name}
+    for _, part in everything:
+        for name in unclear.intersection(part.given) if part.name in used else ():
+            first, said = origin[name], mentioned & {name, *added[name].spellings}
+            if first.outside and first.name not in used and not said:
+                raise PartError(
+                    f"{part.where}: {name}: has no default, and parts that this study does not use have "
+                    f"different ones. Set {name}, or give it a default"
+                )
     if clashes:
-        taken = {
-            name for _, part in _parts_of({**named, policies: parts.of(policies)}) for name in part.parameters
-        }
+        taken = {name for _, part in everything for name in part.parameters}
         for name, found_parts in clashes.items():
             for part in found_parts:
                 if (full := f"{part.name}_{name}") in taken | own.keys():
@@ -213,16 +225,8 @@ def make(
                         f"{part.where}: {name}: another part has this parameter too. It can't get the name "
                         f"{full}, because a third parameter has this name. Rename one of the three"
                     )
-        whole = make(
-            study,
-            parameters,
-            for_policies,
-            policies,
-            categories,
-            ignored,
-            _with_own(parts, clashes.keys()),
-            mentioned,
-        )
+        layer = _with_own(parts, clashes.keys())
+        whole = make(study, parameters, for_policies, policies, categories, ignored, layer, mentioned)
         ways = {name: tuple(f"{part.name}.{name}" for part in found) for name, found in clashes.items()}
         return dataclasses.replace(whole, ambiguous={**whole.ambiguous, **ways})
     by_section = sorted_by_section(own, added)
@@ -230,9 +234,9 @@ def make(
     for name, parameter in by_section.items():
         for spelling in parameter.spellings:
             if aliases.setdefault(spelling, name) != name or spelling in by_section:
+                place = origin[name].where if name in origin else name
                 raise PartError(
-                    f"{_where(origin.get(name), name)}: {name}: another parameter has the symbol {spelling}. "
-                    "Choose another symbol"
+                    f"{place}: {name}: another parameter has the symbol {spelling}. Choose another symbol"
                 )
     # A spec with first.width stays valid if the study no longer uses `second`, which also has a `width`.
     sections = {parameter.section for parameter in by_section.values()}
@@ -281,12 +285,8 @@ def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> 
     return bool(of_key) and set(of_key) <= learners
 
 
-def _parts_of(found: Mapping[str, Mapping[str, Part]]) -> Iterable[tuple[str, Part]]:
-    return ((category, part) for category, parts in found.items() for part in parts.values())
-
-
-def _where(part: Part | None, otherwise: str) -> str:
-    return part.where if part else otherwise
+def _spelled(parameters: Mapping[str, Parameter]) -> set[str]:
+    return {word for name, parameter in parameters.items() for word in (name, *parameter.spellings)}
 
 
 def _disagreement(part: Part, parameter: Parameter, other: Parameter, first: Part | None) -> str:
@@ -296,5 +296,5 @@ def _disagreement(part: Part, parameter: Parameter, other: Parameter, first: Par
     ]
     return (
         f"{part.file}: {part.category} {part.name}: {parameter.name}: must equal the parameter of this name "
-        f"of {_where(first, 'every study')}: {'; '.join(fields)}"
+        f"of {first.where if first else 'every study'}: {'; '.join(fields)}"
     )

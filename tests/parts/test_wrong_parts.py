@@ -276,6 +276,33 @@ def test_parts_that_no_spec_uses_together_need_not_agree(tmp_path):
     assert (both["first_width"].default, both["second_width"].default) == (3, 5) and "width" not in both
 
 
+def test_no_default_comes_from_one_of_several_parts_that_a_study_does_not_use(tmp_path):
+    code = "import pausejax\n@pausejax.policy\ndef taker(*, width: float): ..."
+    for name, width in (("first", 3.0), ("second", 5.0)):
+        code += f"\n@pausejax.policy\ndef {name}(*, width: float = {width}, clients_per_round: int = 3): ..."
+    (tmp_path / "mine.py").write_text(code)
+
+    def parsed(*policies):
+        return kinds.parse({"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": list(policies)})
+
+    taker = {"name": "taker"}
+    with pytest.raises(
+        ValueError, match=r"mine\.py: policy taker: width: has no default, and parts that this"
+    ):
+        parsed(taker)
+    assert parsed({**taker, "width": 4.0}).policies[0].axes == {"width": (4.0,)}
+    assert parsed({"name": "random"}).words.parameters["width"].default == 3.0
+
+
+@pytest.mark.parametrize("argument", ["y: float = pausejax.Parameter(0.5, symbol='γ')", "gamma: float = 0.5"])
+def test_a_symbol_that_is_taken_concerns_only_studies_that_use_the_part(tmp_path, argument):
+    (tmp_path / "mine.py").write_text(f"import pausejax\n@pausejax.policy\ndef mine(*, {argument}): ...")
+    document = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": [{"name": "pause", "γ": 2}]}
+    assert kinds.parse(document).policies[0].axes == {"privacy_weight": (2.0,)}
+    with pytest.raises(ValueError, match="another parameter has the symbol"):
+        kinds.parse({**document, "policy": [{"name": "mine"}]})
+
+
 def test_what_a_part_may_be_given_is_listed(tmp_path, capsys):
     code = "@pausejax.policy\ndef mine(*, num_client): ..."
     message = "num_client: must have a default, or be one of"
