@@ -10,9 +10,9 @@ import optax
 
 from pausejax import parts
 from pausejax.data import Dataset
-from pausejax.federated import models, placement, tasks
+from pausejax.federated import placement, tasks
 from pausejax.federated.learning import Learning, LocalTraining
-from pausejax.federated.modules import Model, Weights
+from pausejax.federated.modules import Model, Weights, adapt
 from pausejax.federated.optimizers import transformation
 from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.federated.precision import Precision, in_precision
@@ -120,8 +120,8 @@ def _model(
     conv: ConvVariant | None = None,
     precision: Precision = "highest",
 ) -> Model:
-    statics = dict(part.statics)
-    model = models.build(part.part, shape, output_shape, dtype=dtype, conv_variant=conv, **statics)
+    example = jax.ShapeDtypeStruct((2, *shape), dtype)
+    model = adapt(part.part, example, output_shape, {**dict(part.statics), "conv_variant": conv})
     return model._replace(apply=in_precision(model.apply, precision))
 
 

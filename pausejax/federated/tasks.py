@@ -146,19 +146,23 @@ def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
     """Returns the shape of the outputs that a task needs for a sample, after checks by shapes alone.
 
     Raises:
-      PartError: the task does not fit the data set, or its loss or metric is not one number for each sample.
+      PartError: the task does not fit the data set, its loss or metric is not one number for each sample, or
+        its summary is not one number.
     """
     try:
         shape = tuple(task.output_shape(dataset))
         outputs = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
         targets = jax.ShapeDtypeStruct((2, *dataset.train_targets.shape[1:]), dataset.train_targets.dtype)
         found = {name: jax.eval_shape(getattr(task, name), outputs, targets) for name in ("loss", "metric")}
+        summary = jax.eval_shape(task.summary, jax.ShapeDtypeStruct((), jnp.float32))
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise PartError(f"{part.where}: does not fit data set {dataset.name}: {line}") from error
     for name, value in found.items():
         if getattr(value, "shape", None) != (2,):
             raise PartError(f"{part.where}: its {name} must return one number for each of B samples, [B]")
+    if getattr(summary, "shape", None) != ():
+        raise PartError(f"{part.where}: its summary must return one number, []")
     if found["loss"].dtype != jnp.float32:
         raise PartError(f"{part.where}: its loss must be float32, not {found['loss'].dtype}")
     return shape

@@ -12,6 +12,14 @@ import jax
 from pausejax.parts.parameter import MISSING, File, Parameter
 from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 
+_GIVEN = frozenset(
+    (
+        *("input_shape", "num_outputs", "rngs", "conv_variant", "data_dir", "owner"),
+        *("num_models", "num_runs", "parameters", "stream_loss"),
+    )
+)
+"""Names of values that the simulation gives to parts. No parameter can have such a name."""
+
 
 def read(category: str, function: Callable[..., Any]) -> Part:
     """Reads the signature of a function, and returns the function as a part of a category.
@@ -108,6 +116,8 @@ def _take(
     if plain is MISSING:
         given.append(name)
         return
+    if name in _GIVEN:
+        raise PartError(f"{where}: the simulation gives a value of this name. Remove the default {plain!r}")
     cast, choices = _type(hint, plain)
     if cast is None:
         raise PartError(

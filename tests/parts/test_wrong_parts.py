@@ -243,7 +243,15 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
             "def mine(): return tasks.classification()._replace(metric_name='reward')",
             "metric_name = 'reward': must be an identifier",
         ),
+        (
+            "task",
+            "def mine(): return tasks.classification()._replace(summary=lambda mean: mean[None])",
+            "its summary must return one number",
+        ),
         ("task", "def mine(): return tasks.nothing()", "can't be built: AttributeError: "),
+        ("model", "def mine(*, num_outputs: int = 7): ...", "num_outputs: the simulation gives a value of"),
+        ("dataset", "def mine(*, data_dir: str = '.'): ...", "data_dir: the simulation gives a value of"),
+        ("model", "def mine(*, dtype: str = 'half'): raise ValueError(dtype)", "can't be built: half"),
         (
             "model",
             "def mine(): return (lambda key: jnp.ones((1, 3)), lambda w, x: x.sum((1, 2, 3))[:, None] * w)",
