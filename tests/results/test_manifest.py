@@ -156,10 +156,10 @@ def test_a_folder_that_is_cleared_in_mid_run_is_no_success(tmp_path, capsys, mon
 
     finish = study_folder.build_if_complete
 
-    def cleared(folder, plan):
+    def cleared(folder, plan, **options):
         for name in folder.names("parts"):
             folder.remove(f"parts/{name}")
-        return finish(folder, plan)
+        return finish(folder, plan, **options)
 
     monkeypatch.setattr(study_folder, "build_if_complete", cleared)
     (tmp_path / "spec.toml").write_text(SPEC)
