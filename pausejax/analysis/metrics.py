@@ -35,16 +35,18 @@ def last(values: np.ndarray) -> np.ndarray:
     return np.where(present.any(axis=1), found, np.nan)
 
 
-def at_end(values: np.ndarray, played: np.ndarray) -> np.ndarray:
-    """Returns `values`, [runs, rounds], with NaN everywhere but in the last round that each run played.
+def at_end(values: np.ndarray, rounds: np.ndarray, played: np.ndarray) -> np.ndarray:
+    """Returns `values`, [runs, n], with NaN everywhere but in the last column that each run recorded.
 
     So the last value of a run is never one of an earlier round.
 
     Args:
-      values: values from round 1 on, [runs, rounds].
+      values: the values of n rounds or evaluations, [runs, n].
+      rounds: the rounds of the columns, [n].
       played: number of rounds that each run played, [runs].
     """
-    return np.where(np.arange(1, values.shape[1] + 1) == played[:, None], values, np.nan)
+    ends = np.max(np.where(rounds <= played[:, None], rounds, 0), axis=1)
+    return np.where(rounds == ends[:, None], values, np.nan)
 
 
 def rounds_played(values: np.ndarray) -> np.ndarray:

@@ -134,6 +134,7 @@ def _reduce(
         for name, metric in metrics.items():
             kept = values
             if metric.reduce == "at_end" and played is not None:
-                kept = at_end(values, played[runs])
+                rounds = array["eval_round" if array.dims[1] == "eval" else "round"].values
+                kept = at_end(values, rounds, played[runs])
             parts[name].append(REDUCTIONS[metric.reduce](kept))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -21,6 +21,7 @@ MOST_SETS = 200_000
 
 _LEVELS = (1e-6, 1e-2, 0.5, 1 - 1e-2, 1 - 1e-6)
 _BISECTIONS = 40
+_ROUNDING = 1e-5
 _NODES = 6
 _SETS_AT_ONCE = 4096
 _ROUNDS_AT_ONCE = 64
@@ -39,6 +40,19 @@ def cohorts(num_clients: int, m: int) -> np.ndarray:
     """Returns all sets of m clients in lexicographic order, int32 [S, m]."""
     flat = itertools.chain.from_iterable(itertools.combinations(range(num_clients), m))
     return np.fromiter(flat, np.int32).reshape(-1, m)
+
+
+def problem_of(cdf: Cdf, min_latency: float) -> str:
+    """Returns what is wrong with a user's distribution functions at 256 latencies from τ_min on, or ""."""
+    latencies = min_latency / np.linspace(1, 1 / 256, 256)
+    values = np.asarray(cdf(latencies[:, None]), np.float64)
+    fine = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)
+    fine[1:] &= np.diff(values, axis=0) >= -_ROUNDING
+    if fine.all():
+        return ""
+    row, client = np.argwhere(~fine)[0]
+    found = f"{values[row, client]:.4g} for client {client} at {latencies[row]:.4g} s"
+    return f"cdf: {found}; must be from 0 to 1, and must not decrease with the latency"
 
 
 def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.ndarray]:

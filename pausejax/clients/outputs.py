@@ -139,26 +139,19 @@ def metrics(study: Study) -> dict[str, Metric]:
     if len(protected) == 1:
         leakage = found["max_leakage"]
         found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({min(protected)})")
-    own = {}
-    for task in tasks_of(study):
+    own: dict[str, Metric] = {}
+    for key, task in zip(values_of(study, "task"), tasks_of(study), strict=False):
         name = task.metric_name
         label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
-        own[name] = (
-            found.pop(name)
-            if name in found
-            else Metric(
-                name,
-                "last",
-                task.higher_is_better,
-                task.unit,
-                f"final {task.meaning}",
-                learned=True,
-                label=label,
-                heading=f"final\n{name.removeprefix('test_')}",
-                scaled_by=LEARNED,
-            )
+        known = own.get(name) or found.pop(name, None)
+        own[name] = (known or Metric(name, "last", task.higher_is_better, "", "", True, label))._replace(
+            units=task.unit, meaning=f"final {task.meaning}"
         )
-        own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")
+        if not known:
+            heading = f"final\n{name.removeprefix('test_')}"
+            own[name] = own[name]._replace(heading=heading, scaled_by=LEARNED)
+        if study.parts.get("task", key).outside:  # its metric may be NaN at a finite loss
+            own[name] = own[name]._replace(reduce="at_end")
         own |= client_metric(task)[1] if study.client_metrics else {}
         for loss in ("train_loss", "test_loss"):
             found[loss] = found[loss]._replace(units=task.loss_unit)

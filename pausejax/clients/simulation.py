@@ -264,14 +264,15 @@ class ClientSimulation:
         """Returns the distribution functions of one run's latencies.
 
         Raises:
-          PartError: the latency law has no distribution functions, or they return a wrong shape or type.
+          PartError: the latency law has no distribution functions, or they return something wrong.
         """
-        law = self.config.build_law(hyper, self.first_world.files)
+        law, part = self.config.build_law(hyper, self.first_world.files), self.config.law.part
         if law.cdf is None:
             wanted = "expected_regret needs a latency law that has a cdf and independent clients"
-            raise PartError(f"{self.config.law.part.where}: {wanted}")
+            raise PartError(f"{part.where}: {wanted}")
         cdf = jax.jit(law.cdf)
-        jax.eval_shape(cdf, jax.ShapeDtypeStruct((2, 1), jnp.float32))
+        if part.outside and (problem := expected_regret.problem_of(cdf, float(hyper["min_latency"]))):
+            raise PartError(f"{part.where}: {problem}")
         return cdf
 
     def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
@@ -279,8 +280,7 @@ class ClientSimulation:
 
         Runs with the same latency law share both results.
         """
-        read = [name for name in (*self.config.law.traced, "min_latency") if name in hyper]
-        law = tuple(float(hyper[name]) for name in read)
+        law = tuple(float(hyper[name]) for name in (*self.config.law.traced, "min_latency") if name in hyper)
         if law not in self._of_law:
             speed_of = expected_regret.expected_speed(self._cdf(hyper), float(hyper["min_latency"]))
             sets = expected_regret.cohorts(self.config.num_clients, self.config.clients_per_round)

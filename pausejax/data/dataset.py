@@ -108,6 +108,8 @@ def normalize(inputs: jax.Array, mean: jax.Array | float, std: jax.Array | float
 def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     """Returns a data set with its name, with types that devices compute with, and owners numbered from 0.
 
+    The arrays are read-only. A user's function that wrote into them would change the runs of other parts.
+
     Raises:
       ValueError: the arrays are not a valid data set; the message begins with `where`.
     """
@@ -155,7 +157,15 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
             )
         if value is not None and not (np.isfinite(value) and (field == "mean" or value > 0)):
             raise ValueError(f"{where}: {field} = {value}: must be finite{' and > 0' * (field == 'std')}")
+    arrays = {field: _read_only(array) for field, array in arrays.items()}
+    owner = None if owner is None else _read_only(owner)
     return dataset._replace(**arrays, owner=owner, name=dataset.name or name)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    found = array.view()
+    found.flags.writeable = False
+    return found
 
 
 def _on_device(array: np.ndarray, what: str) -> np.ndarray:

@@ -98,8 +98,8 @@ def client_metric(
       files: tables that all runs share.
 
     Returns:
-      float32 [K]; NaN for a client without samples. If a client's loss is NaN, its metric is the worst
-      infinity, so that no summary over the clients leaves it out.
+      float32 [K]; NaN for a client without samples. If a client's loss or metric is NaN, its metric is the
+      worst infinity, so that no summary over the clients leaves it out.
     """
     worst = -jnp.inf if learning.task.higher_is_better else jnp.inf
 
@@ -110,7 +110,8 @@ def client_metric(
         metric = learning.task.metric(outputs, targets).astype(jnp.float32)
         losses = learning.task.loss(outputs, targets)
         mean, loss = (jnp.sum(jnp.where(exists, one, 0.0)) / size for one in (metric, losses))
-        summary = jnp.where(jnp.isnan(loss), worst, learning.task.summary(mean))
+        summary = learning.task.summary(mean)
+        summary = jnp.where(jnp.isnan(loss) | jnp.isnan(summary), worst, summary)
         return jnp.where(size > 0, summary, jnp.nan)
 
     return jax.lax.map(one_client, jnp.arange(data.size.shape[1]))

@@ -227,5 +227,5 @@ def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> 
         labels = study.kind.coordinates(study.mode, study.rounds, study.eval_every, arrays)[0]
         rounds = labels["eval_round"][1] if dims[0] == "eval" else labels["round"]
         values = np.where(rounds <= last[:, None], values, np.nan)
-    values = at_end(values, last) if metric.reduce == "at_end" else values
+        values = at_end(values, rounds, last) if metric.reduce == "at_end" else values
     return REDUCTIONS[metric.reduce](values)

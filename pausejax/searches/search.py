@@ -8,7 +8,7 @@ settings again, and simulates only the missing runs.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from pausejax.execution.play import Executor, play_batches, report_runs, start_t
 from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.results import labels
+from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore, Store
 from pausejax.rounding import reaches
 from pausejax.searches import search_file
@@ -32,7 +33,7 @@ from pausejax.searches.sampler import Sampler, versions
 from pausejax.searches.space import Setting, Space, space_of
 from pausejax.study.plan import plan_of
 from pausejax.study.runs import Run
-from pausejax.study.study import Study
+from pausejax.study.study import Plan, Study
 
 _STEPS = 32
 """A search with at least this number of trials distributes them over at least this number of lists.
@@ -73,19 +74,9 @@ def search(
       StopRequested: `stopping` asked the search to stop.
       OSError: the folder can't be written, for example because no space is left.
     """
-    check(options)
-    study = with_horizon(study, options)
-    space, goal = space_of(study), goal_of(study, options)
-    sampler = Sampler(space, goal, options)
-    everything = plan_of(study, [run for setting in space.corners() for run in setting.runs(study)])
-    wanted = {
-        "spec": labels.spec_text(everything),
-        "options": options.asked,
-        "versions": versions(options.sampler),
-        "files": labels.used_files(study),
-    }
     folder = store.folder if isinstance(store, FolderStore) else None
-    held = search_file.read(folder, wanted) if folder else None
+    study, space, goal, everything, wanted, held = checked(study, options, folder)
+    sampler = Sampler(space, goal, options)
     contents = store.prepare(everything, grows=True)
     damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
     for name, sentence in zip(contents.damaged, damaged, strict=True):
@@ -136,6 +127,47 @@ def search(
     elif isinstance(store, MemoryStore):
         result = result._replace(result=store.result(plan))
     return result._replace(damaged=(*damaged, *store.damaged))
+
+
+class Checked(NamedTuple):
+    """A study and options that can be searched, and what the folder of the search holds."""
+
+    study: Study
+    """The study, with rounds up to the horizon."""
+    space: Space
+    goal: Goal
+    everything: Plan
+    """A plan with a setting of each program."""
+    wanted: dict[str, Any]
+    """What `search.json` must say: "spec", "options", "versions" and "files"."""
+    held: dict[str, Any] | None
+    """What `search.json` says; None if no search has begun."""
+
+
+def checked(study: Study, options: SearchOptions, folder: Folder | None) -> Checked:
+    """Checks a search without simulating anything, and makes its folder.
+
+    Args:
+      study: a checked study.
+      options: the options of the search.
+      folder: the folder of the search; None if its runs stay in memory.
+
+    Raises:
+      SpecError: the study or the options have mistakes, or the folder holds another study or search.
+      OSError: the folder can't be made or read.
+    """
+    check(options)
+    study = with_horizon(study, options)
+    space, goal = space_of(study), goal_of(study, options)
+    everything = plan_of(study, [run for setting in space.corners() for run in setting.runs(study)])
+    wanted = {
+        "spec": labels.spec_text(everything),
+        "options": options.asked,
+        "versions": versions(options.sampler),
+        "files": labels.used_files(study),
+    }
+    held = search_file.read(folder, wanted) if folder else None
+    return Checked(study, space, goal, everything, wanted, held)
 
 
 class _Steps:

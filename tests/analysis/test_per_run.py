@@ -14,6 +14,9 @@ from pausejax.analysis import per_run
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
 from pausejax.analysis.quantities import as_json, format_number
 from pausejax.clients.variables import METRICS as CLIENTS
+from pausejax.federated import tasks
+
+from .made_up import build
 
 
 def expected(result, place, last_round):
@@ -74,6 +77,25 @@ def test_an_own_quantity_has_its_value_in_the_last_round_that_a_run_played(made,
     assert left_out == np.isnan(wanted).sum() >= len(wanted) / 3
     with pytest.raises(ValueError, match="result: lacks elapsed, which tells in which round a run ended"):
         analysis.finals(result.drop_vars("elapsed"), ["own"])
+
+
+def test_the_metric_of_an_own_task_is_that_of_the_last_evaluation(own_parts):
+    """NaN if it is NaN there at a finite loss; the accuracy of the package's tasks can't be."""
+
+    @pausejax.task
+    def own():
+        return tasks.classification()._replace(metric_name="test_own")
+
+    asked = {"policy": [{"name": "random"}], "training": {"task": ["classification", "own"]}}
+    table = kinds.parse(asked).outputs.metrics
+    assert [table[name].reduce for name in ("test_accuracy", "test_own")] == ["last", "at_end"]
+    result, _, last_rounds = build({"a": {}}, 30, {})
+    place = np.searchsorted(result["eval_round"].values, last_rounds, side="right") - 1
+    values = result["test_accuracy"].values.copy()
+    values[np.arange(0, 30, 2), place[::2]] = np.nan
+    wanted = np.where(result["diverged_round"] > 0, np.nan, values[np.arange(30), place])
+    own_values = result.assign(test_own=(("run", "eval"), values)).assign_attrs(metrics=as_json(table))
+    np.testing.assert_array_equal(analysis.finals(own_values, ["test_own"])["test_own"], wanted)
 
 
 def test_the_last_round_must_be_evaluated(result):

@@ -252,6 +252,17 @@ def test_the_order_of_memory_is_no_order_of_samples():
     np.testing.assert_array_equal(plain.train_inputs, turned.train_inputs)
 
 
+def test_no_part_can_write_into_a_data_set():
+    made = arrays()
+    fields = [made[name] for name in ("x_train", "y_train", "x_test", "y_test")]
+    dataset = data.checked(data.Dataset(*fields, owner=np.arange(len(made["y_train"]))), "here", "own").first(
+        2
+    )
+    for array in (*dataset[:4], dataset.owner):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
 @pytest.mark.parametrize(
     ("order", "sizes"), [([0.0, 1.0, 2.0], [1, 2]), ([0, 1, 2], [1.5, 1.5]), ([[0], [1], [2]], [1, 2])]
 )

@@ -256,6 +256,9 @@ def test_a_batch_of_a_client_holds_samples_of_this_client_only(data):
     nothing = jax.tree.map(lambda leaf: leaf[0], NOTHING)
     metric = client_metric(made, LONGEST, data, weights, nothing, {}, {})
     np.testing.assert_array_equal(metric, [0, 11, 22])
+    undefined = dataclasses.replace(made, task=task._replace(summary=lambda mean: jnp.log(mean - 1)))
+    metric = client_metric(undefined, LONGEST, data, weights, nothing, {}, {})
+    assert metric[0] == (-np.inf if TASK.higher_is_better else np.inf) and np.isfinite(metric[1:]).all()
 
 
 @pytest.mark.slow

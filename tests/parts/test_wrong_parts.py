@@ -177,10 +177,20 @@ def test_networks_and_quantities(tmp_path, capsys, category, code, message):
     refused(tmp_path, capsys, message, code, category=name, policy="random", **settings)
 
 
-def test_distribution_functions_before_compute(tmp_path, capsys):
-    code = "@pausejax.latency\ndef mine(): return Law(lambda key: jnp.ones(4), cdf=lambda x: x)"
+@pytest.mark.parametrize(
+    ("cdf", "message"),
+    [
+        ("x", "cdf returns float32 [256, 1]; must be float32 [256, 4]"),
+        ("above / 0.5", "cdf: -"),
+        ("1 - jnp.clip(above, 0, 1)", "must not decrease with the latency"),
+        ("100 * jnp.clip(above, 0, 1)", "must be from 0 to 1"),
+        ("jnp.where(above > 0, 1.0, jnp.nan)", "cdf: nan for client 0"),
+    ],
+)
+def test_distribution_functions_before_compute(tmp_path, capsys, cdf, message):
+    law = f"Law(lambda key: jnp.ones(4), cdf=lambda x: (lambda above: {cdf})(x - jnp.full((1, 4), 0.3)))"
     settings = {"category": "latency", "policy": "random", "latency": "mine", "expected_regret": "true"}
-    refused(tmp_path, capsys, "cdf returns float32 [2, 1]; must be float32 [2, 4]", code, **settings)
+    refused(tmp_path, capsys, message, f"@pausejax.latency\ndef mine(): return {law}", **settings)
 
 
 @pytest.mark.slow

@@ -338,3 +338,19 @@ def test_fewer_fresh_seeds_are_refused_with_a_way_out(tmp_path, capsys):
     assert way_out in capsys.readouterr().err
     shutil.rmtree(tmp_path / "out" / "confirmation")
     assert main([*typed, "2"]) == 0
+
+
+def test_a_mistake_is_said_before_a_process_waits_for_another(tmp_path, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    typed = [
+        "search",
+        str(tmp_path / "spec.toml"),
+        "--out",
+        str(tmp_path / "out"),
+        "--trials",
+        "2",
+        "--quiet",
+    ]
+    with search_file.alone(Folder(tmp_path / "out"), NO_STOP):
+        assert main([*typed, "--metric", "nonsense"]) == 2
+    assert "metric nonsense" in capsys.readouterr().err.replace("'", "")

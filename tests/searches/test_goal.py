@@ -7,6 +7,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
+from pausejax.federated import tasks
 from pausejax.searches.goal import Constraint, Goal, Score, figures_at
 
 
@@ -42,3 +43,20 @@ def test_an_own_quantity_is_that_of_the_round_of_the_horizon(horizon, by_latency
         "diverged_round": np.array([4, 0, 3, 0]),
     }
     np.testing.assert_array_equal(figures_at(study, goal, arrays), [[7], [np.nan], [np.nan], [6]])
+
+
+def test_the_metric_of_an_own_task_is_that_of_the_last_evaluation_up_to_the_horizon(own_parts):
+    @pausejax.task
+    def own():
+        return tasks.classification()._replace(metric_name="test_own")
+
+    asked = {"rounds": 4, "eval_every": 2, "policy": [{"name": "random"}], "training": {"task": "own"}}
+    arrays = {
+        "counts": np.zeros((2, 30), np.int32),
+        "elapsed": np.tile(np.arange(1.0, 5.0, dtype=np.float32), (2, 1)),
+        "test_own": np.array([[5, np.nan], [5, 6]], np.float32),
+        "diverged_round": np.zeros(2, int),
+    }
+    for horizon, wanted in ((4, [[np.nan], [6]]), (2, [[5], [5]])):
+        goal = Goal(("test_own",), (True,), (), horizon, False)
+        np.testing.assert_array_equal(figures_at(kinds.parse(asked), goal, arrays), wanted)
