@@ -104,9 +104,8 @@ def paired_difference(
     Returns:
       A data set with `mean`, `low`, `high` and more, as `mean_ci` returns it. A label has the values of
       policy a's runs; if those of policy b differ, it adds them: `η = 0.2, minus random with η = 0.1`. The
-      coordinate of an axis has the values of the policy with several values, of policy a if both have them.
-      The attributes policy_a and policy_b name the two sides. The attribute `unpaired` counts the runs of both
-      sides that are in no pair.
+      coordinate of an axis has the values of the side that has several. The attributes policy_a and policy_b
+      name the two sides. The attribute `unpaired` counts the runs of both sides that are in no pair.
 
     Raises:
       ValueError: a policy, metric or axis is unknown, no two runs make a pair, or the array has other runs.

@@ -84,7 +84,7 @@ def read(directory: str | Path) -> xr.Dataset:
             raise OSError(f"{directory}: {what}. Open it again later, or run the study's spec")
     raise ValueError(
         f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}). "
-        "`pausejax run` with the study's spec repairs it"
+        "The same `pausejax run` or `search` repairs it"
     ) from reason
 
 

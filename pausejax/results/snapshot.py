@@ -57,7 +57,7 @@ class Snapshot(Store):
             if not is_sealed(self._folder, self._name, self._sealed):
                 what = "has been extended or removed since it was opened. Open it again"
                 return Replaced(f"{where} {what}")
-        return ValueError(f"{where} is damaged ({key}). `pausejax run` with the study's spec repairs it")
+        return ValueError(f"{where} is damaged ({key}). The same `pausejax run` or `search` repairs it")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self._identity == other._identity

@@ -58,7 +58,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             raise FileNotFoundError(f"{directory}: holds {what}") from error
         except ValueError as error:
             raise ValueError(
-                f"{directory}: {error}. `pausejax run` with the study's spec repairs it"
+                f"{directory}: {error}. The same `pausejax run` or `search` repairs it"
             ) from error
         expected = ExpectedRuns(frozenset(labels.identities), labels.variables, labels.kind)
         found = contents.read(folder, expected)
