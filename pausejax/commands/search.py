@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.searches.confirm import confirm
     from pausejax.searches.options import SearchOptions, check_fresh
     from pausejax.searches.progress import SearchMeter
-    from pausejax.searches.search import checked, search
+    from pausejax.searches.search import prepare, search
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
     asked = SearchOptions(
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
     check_fresh(study, options.fresh_seeds)
     set_up_jax()
     store = FolderStore(Folder(options.out), command=options.typed)
-    checked(study, asked, store.folder)  # before this process may wait for another one
+    prepare(study, asked, store.folder)  # before this process may wait for another one
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
     with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:

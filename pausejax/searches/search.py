@@ -75,7 +75,7 @@ def search(
       OSError: the folder can't be written, for example because no space is left.
     """
     folder = store.folder if isinstance(store, FolderStore) else None
-    study, space, goal, everything, wanted, held = checked(study, options, folder)
+    study, space, goal, everything, wanted, held = prepare(study, options, folder)
     sampler = Sampler(space, goal, options)
     contents = store.prepare(everything, grows=True)
     damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
@@ -129,7 +129,7 @@ def search(
     return result._replace(damaged=(*damaged, *store.damaged))
 
 
-class Checked(NamedTuple):
+class Preparation(NamedTuple):
     """A study and options that can be searched, and what the folder of the search holds."""
 
     study: Study
@@ -144,7 +144,7 @@ class Checked(NamedTuple):
     """What `search.json` says; None if no search has begun."""
 
 
-def checked(study: Study, options: SearchOptions, folder: Folder | None) -> Checked:
+def prepare(study: Study, options: SearchOptions, folder: Folder | None) -> Preparation:
     """Checks a search without simulating anything, and makes its folder.
 
     Args:
@@ -167,7 +167,7 @@ def checked(study: Study, options: SearchOptions, folder: Folder | None) -> Chec
         "files": labels.used_files(study),
     }
     held = search_file.read(folder, wanted) if folder else None
-    return Checked(study, space, goal, everything, wanted, held)
+    return Preparation(study, space, goal, everything, wanted, held)
 
 
 class _Steps:
