@@ -168,15 +168,18 @@ def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()
     order = np.lexsort((-mean if metric.maximize else mean, lost))
-    policies, kept, count = rows["policy"].to_list(), [], int(groups.max()) + 1
+    policies, count, others = rows["policy"].to_list(), int(groups.max()) + 1, 0
+    kept: list[int] = []
     for group in range(count):
         ranked = order[groups[order] == group].tolist()
         first_of = {policies[place]: place for place in reversed(ranked)}
         best = ranked[: max(_SHOWN // count, 1)]
-        kept += [*best, *(place for place in ranked[len(best) :] if first_of[policies[place]] == place)]
+        more = [place for place in ranked[len(best) :] if first_of[policies[place]] == place]
+        kept, others = [*kept, *best, *more], others + len(more)
     each = ", in groups of comparable settings" if count > 1 else ""
     last = ". Settings with runs that diverged or have no value come last" if lost.any() else ""
+    each += ", and the best of each policy that is not among them" if others else ""
     return kept, (
-        f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}. "
+        f"the best {len(kept) - others} of {len(rows)} settings by {metric.meaning}{each}{last}. "
         "All settings: pausejax.summary, or pausejax export DIR"
     )

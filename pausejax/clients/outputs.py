@@ -37,7 +37,7 @@ def tasks_of(study: Study) -> list[Task]:
     if not learns(study.mode):
         return []
     values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
-    found = []
+    found: list[Task] = []
     for name in values_of(study, "task"):
         part = study.parts.get("task", name)
         task = build(part, values)
@@ -46,6 +46,11 @@ def tasks_of(study: Study) -> list[Task]:
                 f"{part.where}: metric_name = {task.metric_name!r}: must be an identifier, and not the name "
                 "of another variable, coordinate, metric or key of the study"
             )
+        for other in found:
+            same = other.metric_name == task.metric_name
+            if same and (other.higher_is_better, other.unit) != (task.higher_is_better, task.unit):
+                what = "another task has this name, but another direction or unit. Choose another name"
+                raise PartError(f"{part.where}: metric_name = {task.metric_name!r}: {what}")
         found.append(task)
     return found
 

@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.displays import default_form, showing
     from pausejax.execution.runtime import set_up_jax
     from pausejax.execution.stopping import stop_on_signals
+    from pausejax.results import study_folder
     from pausejax.results.folder import Folder
     from pausejax.results.stores import FolderStore
     from pausejax.searches import search_file
@@ -126,7 +127,10 @@ def run(options: argparse.Namespace) -> None:
         fresh = FolderStore(Folder(report.confirmation(options.out)), command=options.typed)
         try:
             result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
-        except spec.SpecError as mistake:  # the best settings or the number of seeds have changed
+        except spec.SpecError as mistake:
+            if not (fresh.folder.exists(study_folder.RESULT) or fresh.folder.names(study_folder.PARTS)):
+                raise
+            # The best settings or the number of seeds have changed.
             way_out = f"Or remove {fresh}. The same command then simulates this search's best settings again"
             raise spec.SpecError([*mistake.problems, way_out]) from mistake
     _finish(result, options)

@@ -148,9 +148,8 @@ def _over(seeds: Sequence[int]) -> str:
 def _bins(levels: Levels, axes: Sequence[str]) -> str:
     """Returns a sentence on the binned axes; "" if no axis is binned."""
     binned = [axis for axis in axes if axis in levels.bins]
-    return (
-        f" Values of {words_for(binned, levels.runs)} are in bins, named by their medians." if binned else ""
-    )
+    words = words_for(binned, levels.runs)
+    return f" Values of {words} are in bins, placed at medians over all policies." if binned else ""
 
 
 def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:

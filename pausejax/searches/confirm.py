@@ -41,10 +41,11 @@ def finalists(result: SearchResult) -> dict[str, Setting]:
     return chosen
 
 
-def confirmation(result: SearchResult, seeds: int) -> Study:
+def confirmation(result: SearchResult, seeds: int, *, with_default: bool = True) -> Study:
     """Returns a study of the finalists on fresh seeds, with rounds up to the horizon of the search.
 
-    The default setting is left out if it does not fit the fixed values of the spec.
+    The default setting is left out if it does not fit the fixed values of the spec, or without
+    `with_default`.
     """
     study = result.study
     first = max(study.seeds) + 1
@@ -63,6 +64,7 @@ def confirmation(result: SearchResult, seeds: int) -> Study:
             **{name: value for name, value in setting.values.items() if name in own},
         }
         for label, setting in finalists(result).items()
+        if with_default or label != DEFAULT
     }
 
     def parsed(labels: Iterable[str]) -> Study:
@@ -86,6 +88,8 @@ def confirm(
 ) -> SearchResult:
     """Simulates the finalists on fresh seeds, and compares them.
 
+    The default setting is left out if it does not fit the spec or the data.
+
     Args:
       result: the result of the search.
       seeds: number of fresh seeds.
@@ -94,11 +98,25 @@ def confirm(
       form: the form in which progress is shown; None shows nothing.
       stopping: the signal to stop.
     """
-    plan = make_plan(confirmation(result, seeds))
-    meter = StudyMeter(plan, executor.devices)
-    with showing(meter, form):
-        play(plan, executor, store, progress=meter, stopping=stopping)
-    return compare(result, store.result(plan))
+
+    def played(study: Study) -> xr.Dataset:
+        plan = make_plan(study)
+        meter = StudyMeter(plan, executor.devices)
+        with showing(meter, form):
+            play(plan, executor, store, progress=meter, stopping=stopping)
+        return store.result(plan)
+
+    study = confirmation(result, seeds)
+    try:
+        return compare(result, played(study))
+    except spec.SpecError as mistake:
+        # The default setting may not fit the data, such as 30 clients and few samples.
+        if DEFAULT not in {policy.label for policy in study.policies}:
+            raise
+        try:
+            return compare(result, played(confirmation(result, seeds, with_default=False)))
+        except spec.SpecError as again:
+            raise mistake from again
 
 
 def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:

@@ -89,6 +89,14 @@ def test_the_metric_of_an_own_task_is_that_of_the_last_evaluation(own_parts):
     asked = {"policy": [{"name": "random"}], "training": {"task": ["classification", "own"]}}
     table = kinds.parse(asked).outputs.metrics
     assert [table[name].reduce for name in ("test_accuracy", "test_own")] == ["last", "at_end"]
+    other = {**asked, "training": {"task": ["own", "opposite"]}}
+
+    @pausejax.task
+    def opposite():
+        return tasks.classification()._replace(metric_name="test_own", higher_is_better=False)
+
+    with pytest.raises(ValueError, match="'test_own': another task has this name, but another direction"):
+        kinds.parse(other).outputs  # noqa: B018
     result, _, last_rounds = build({"a": {}}, 30, {})
     place = np.searchsorted(result["eval_round"].values, last_rounds, side="right") - 1
     values = result["test_accuracy"].values.copy()

@@ -103,7 +103,8 @@ def test_of_more_the_best_twenty_are_shown_and_the_best_of_each_policy(maximize)
     (other,) = np.flatnonzero(values == (4 if maximize else 35))
     assert list(written(table)) == [*best, f"b, gamma = {other + 1}"]
     assert table.notes == [
-        "the best 21 of 41 settings by gain of a test. All settings: pausejax.summary, or pausejax export DIR"
+        "the best 20 of 41 settings by gain of a test, and the best of each policy that is not among them. "
+        "All settings: pausejax.summary, or pausejax export DIR"
     ]
 
 
@@ -139,7 +140,7 @@ def test_settings_with_diverged_runs_come_last():
     found = written(summary_text(runs))
     assert list(found)[:20] == [f"a, gamma = {n}" for n in range(39, 19, -1)] and len(found) == 22
     assert list(found.items())[-2:] == [("b, gamma = 40", "5000 (1/3)"), ("c, gamma = 0", "–")]
-    said = "by gain of a test. Settings with runs that diverged or have no value come last. All settings"
+    said = "Settings with runs that diverged or have no value come last. All settings"
     assert said in summary_text(runs).notes[0]
     assert summary_text(runs).title == "mean ± 95 % interval over 3 seeds"
 

@@ -6,6 +6,7 @@ import numpy as np
 import optuna
 import pytest
 
+import pausejax
 from pausejax import kinds
 from pausejax.data.host import DataCache
 from pausejax.execution import rounds
@@ -330,6 +331,26 @@ def test_defaults_that_do_not_fit_are_no_finalists():
     with contextlib.closing(executor):
         confirmed = confirm.confirm(played, 2, executor, MemoryStore())
     assert "the defaults are not compared" in summary(confirmed)
+
+
+@pytest.mark.slow
+def test_defaults_that_do_not_fit_the_data_are_no_finalists():
+    """The default minibatch of 20 samples is larger than the clients' shares of the data."""
+    found = pausejax.search(
+        "random",
+        trials=2,
+        metric="mean_latency",
+        rounds=2,
+        eval_every=2,
+        seeds=1,
+        fresh_seeds=2,
+        dataset="digits",
+        train_samples=200,
+        num_clients=15,
+        batch_size=[4, 8],
+    )
+    assert [one.label for one in found.finalists] == ["best", "second"]
+    assert "the defaults are not compared" in repr(found)
 
 
 def test_a_metric_whose_scale_the_search_chooses_is_said(regret):
