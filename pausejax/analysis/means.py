@@ -134,12 +134,12 @@ def paired_difference(
         difference = whole[pairs["place"]] - whole[pairs["place b"]]
     rows = pairs[["seed", *dict.fromkeys([*own[0], *own[1]])]]
     keys = [name for name in rows.columns if name not in averaged]
+    codes, first = group(rows, keys)
     if isinstance(metric, str):
         compared = result.isel(run=np.concatenate([pairs["place"], pairs["place b"]]))
-        compared = compared.assign_coords({_SETTING: ("run", np.tile(group(rows, keys)[0], 2))})
+        compared = compared.assign_coords({_SETTING: ("run", np.tile(codes, 2))})
         refuse_unlike(compared, metric, compared[metric].values, [_SETTING], ask="")
     found = _means(difference, rows, keys, averaged, array, result, level)
-    first = group(rows, keys)[1]
     runs = [table.iloc[pairs[place].iloc[first]][keys] for place in ("place", "place b")]
     found["label"] = "setting", _labels(runs[0], runs[1], _name(policy_b, result), symbols(result))
     unpaired = sum(map(len, sides)) - pairs["place"].nunique() - pairs["place b"].nunique()

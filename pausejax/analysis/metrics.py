@@ -219,9 +219,9 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
 def _refuse_selected_rounds(result: xr.Dataset) -> None:
     """Checks that a result has all of its rounds, and that its last round is evaluated.
 
-    Otherwise a mean would divide by the wrong number of rounds, a sum would lack rounds, accuracy and time
-    would be those of different rounds, and the clients' participation would be that of other rounds.
-    Ensembles are not checked: all their metrics are the last value of a variable that counts from round 1.
+    Otherwise means and sums would lack rounds. Participation would be that of all rounds. Accuracy and time
+    would be those of different rounds. Ensembles are not checked: all their metrics are the last value of a
+    variable that counts from round 1.
 
     Raises:
       ValueError: rounds or evaluations were selected.

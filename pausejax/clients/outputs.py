@@ -148,15 +148,21 @@ def metrics(study: Study) -> dict[str, Metric]:
     for key, task in zip(values_of(study, "task"), tasks_of(study), strict=False):
         name = task.metric_name
         label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
-        known = own.get(name) or found.pop(name, None)
-        own[name] = (known or Metric(name, "last", task.higher_is_better, "", "", True, label))._replace(
-            units=task.unit, meaning=f"final {task.meaning}"
+        metric = own.get(name) or found.pop(name, None)
+        metric = metric or Metric(
+            name,
+            "last",
+            task.higher_is_better,
+            task.unit,
+            f"final {task.meaning}",
+            learned=True,
+            label=label,
+            heading=f"final\n{name.removeprefix('test_')}",
+            scaled_by=LEARNED,
         )
-        if not known:
-            heading = f"final\n{name.removeprefix('test_')}"
-            own[name] = own[name]._replace(heading=heading, scaled_by=LEARNED)
         if study.parts.get("task", key).outside:  # its metric may be NaN at a finite loss
-            own[name] = own[name]._replace(reduce="at_end")
+            metric = metric._replace(reduce="at_end")
+        own[name] = metric._replace(units=task.unit, meaning=f"final {task.meaning}")
         own |= client_metric(task)[1] if study.client_metrics else {}
         for loss in ("train_loss", "test_loss"):
             found[loss] = found[loss]._replace(units=task.loss_unit)

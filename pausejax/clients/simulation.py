@@ -264,7 +264,7 @@ class ClientSimulation:
         """Returns the distribution functions of one run's latencies.
 
         Raises:
-          PartError: the latency law has no distribution functions, or they return something wrong.
+          PartError: the latency law has no distribution functions, or they are wrong.
         """
         law, part = self.config.build_law(hyper, self.first_world.files), self.config.law.part
         if law.cdf is None:

@@ -93,8 +93,9 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.displays import default_form, showing
     from pausejax.execution.runtime import set_up_jax
     from pausejax.execution.stopping import stop_on_signals
-    from pausejax.results import study_folder
+    from pausejax.results.exchange import result_name
     from pausejax.results.folder import Folder
+    from pausejax.results.parts import part_names
     from pausejax.results.stores import FolderStore
     from pausejax.searches import search_file
     from pausejax.searches.confirm import confirm
@@ -128,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
         try:
             result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
         except spec.SpecError as mistake:
-            if not (fresh.folder.exists(study_folder.RESULT) or fresh.folder.names(study_folder.PARTS)):
+            if result_name(fresh.folder) is None and not part_names(fresh.folder):
                 raise
             # The best settings or the number of seeds have changed.
             way_out = f"Or remove {fresh}. The same command then simulates this search's best settings again"

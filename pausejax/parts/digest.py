@@ -206,7 +206,7 @@ class _Content:
         if isinstance(value, property):
             self.add((value.fget, value.fset), name)
         elif isinstance(value, functools.cached_property):
-            # What it stores in an object can't be told from a value that was assigned.
+            # The value that it stores in an object looks like an assigned attribute.
             raise _NoDigest(f"{name}, a cached_property")
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, name)

@@ -137,7 +137,7 @@ class Preparation(NamedTuple):
     space: Space
     goal: Goal
     everything: Plan
-    """A plan with a setting of each program."""
+    """A plan that has one setting for each program."""
     wanted: dict[str, Any]
     """What `search.json` must say: "spec", "options", "versions" and "files"."""
     held: dict[str, Any] | None

@@ -35,7 +35,7 @@ class Arrivals(NamedTuple):
     """Numbers of the clients whose uploads are in the mean; float32 [n] each, 0 in rows without an upload."""
 
     weight: jax.Array
-    """Aggregation weights (2), which sum to 1 if any upload arrived, without the ending's `Close.factor`."""
+    """Aggregation weights (2). They sum to 1 if any upload arrived, and lack the ending's `Close.factor`."""
     share: jax.Array
     """Share |D_k| / |D| of all data that each client has."""
     steps: jax.Array
