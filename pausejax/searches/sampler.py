@@ -90,7 +90,8 @@ class Sampler:
 def versions(name: str) -> dict[str, str]:
     """Returns the versions of the libraries on which a sampler's suggestions depend."""
     names = ["optuna", *(["cmaes"] if name == "cmaes" else [])]
-    return {library: str(importlib.import_module(library).__version__) for library in names}
+    with _without_warnings():
+        return {library: str(importlib.import_module(library).__version__) for library in names}
 
 
 @contextlib.contextmanager
