@@ -68,8 +68,8 @@ class Metric(NamedTuple):
 
     @property
     def is_sum(self) -> bool:
-        """Whether the metric is a sum over the rounds of a run."""
-        return self.reduce == "total"
+        """Whether the metric is a sum over the rounds of a run, such as the simulated time."""
+        return self.reduce == "total" or (self.variable == "elapsed" and self.reduce == "last")
 
     @property
     def unit(self) -> str:

@@ -29,6 +29,8 @@ class Levels(NamedTuple):
     """Names of the parameters with at least two values."""
     bins: dict[str, dict[float, str]] = {}  # noqa: RUF012, never written to
     """For each binned parameter, the range of each bin's values in words, by the bin's median."""
+    unbinned: dict[str, np.ndarray] = {}  # noqa: RUF012, never written to
+    """For each binned parameter, the value of each run, [runs]."""
 
 
 def charted_metrics(result: xr.Dataset) -> list[Metric]:
@@ -52,7 +54,23 @@ def levels_of(runs: xr.Dataset) -> Levels:
             if ranges:
                 bins[name] = ranges
     binned = runs.assign_coords({name: ("run", column) for name, column in cut.items()})
-    return Levels(binned, tuple(cut), bins)
+    return Levels(binned, tuple(cut), bins, {name: runs[name].values for name in bins})
+
+
+def medians(levels: Levels, axis: str, settings: xr.Dataset) -> np.ndarray:
+    """Returns for each policy and bin the median over the policy's runs in the bin.
+
+    Args:
+      levels: the runs.
+      axis: a binned parameter.
+      settings: a data set with "policy" and the parameter, whose values are medians of bins, [settings].
+
+    Returns:
+      Values of the parameter, float64 [settings].
+    """
+    pairs = zip(settings["policy"].values, settings[axis].values, strict=True)
+    policies, bins, values = levels.runs["policy"].values, levels.runs[axis].values, levels.unbinned[axis]
+    return np.array([np.median(values[(policies == one) & (bins == level)]) for one, level in pairs])
 
 
 def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[float, str]]:

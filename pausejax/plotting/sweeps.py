@@ -25,6 +25,7 @@ from pausejax.plotting.levels import (
     format_levels,
     left_out,
     levels_of,
+    medians,
     name_of,
     spans_decades,
     values_of,
@@ -149,7 +150,7 @@ def _bins(levels: Levels, axes: Sequence[str]) -> str:
     """Returns a sentence on the binned axes; "" if no axis is binned."""
     binned = [axis for axis in axes if axis in levels.bins]
     words = words_for(binned, levels.runs)
-    return f" Values of {words} are in bins, placed at medians over all policies." if binned else ""
+    return f" Values of {words} are in bins, each at its median." if binned else ""
 
 
 def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
@@ -165,10 +166,11 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
         for policy in dict.fromkeys(levels.runs["policy"].values.tolist()):
             mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
             mine = mine[np.argsort(places[mine], kind="stable")]
+            own = medians(levels, axis, found.isel(setting=mine)) if axis in levels.bins else places[mine]
             mean, low, high = (found[key].values[mine] for key in ("mean", "low", "high"))
             band = {"low": low, "high": high} if np.isfinite(low).any() else {}
             if mine.size:
-                lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
+                lines.append(Series(policy, own, mean, style=styles[policy], **band))
                 seeds += found["count"].values[mine][np.isfinite(mean)].tolist()
         drawn.append((x, tuple(lines)))
     means = np.concatenate([np.zeros(0), *(one.y for _, lines in drawn for one in lines)])

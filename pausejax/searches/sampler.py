@@ -29,16 +29,9 @@ class Sampler:
         """Makes a sampler.
 
         Raises:
-          SpecError: Optuna is not installed, or the sampler does not support the space or the goal.
+          SpecError: a library is not installed, or the sampler does not support the space or the goal.
         """
-        try:
-            # In a notebook Optuna would warn about missing widgets, which nothing here uses.
-            with _without_warnings():
-                import optuna
-        except ImportError as error:
-            raise SpecError(
-                ["search: Optuna is not installed. Install it: pip install 'pausejax[search]'"]
-            ) from error
+        optuna = _library("optuna", "search: Optuna")
         if problem := _unsupported(space, goal, options.sampler):
             raise SpecError([f"--sampler {options.sampler}: {problem}"])
         self._optuna, self._space, self._goal = optuna, space, goal
@@ -88,10 +81,25 @@ class Sampler:
 
 
 def versions(name: str) -> dict[str, str]:
-    """Returns the versions of the libraries on which a sampler's suggestions depend."""
-    names = ["optuna", *(["cmaes"] if name == "cmaes" else [])]
-    with _without_warnings():
-        return {library: str(importlib.import_module(library).__version__) for library in names}
+    """Returns the versions of the libraries on which a sampler's suggestions depend.
+
+    Raises:
+      SpecError: one of these libraries is not installed.
+    """
+    libraries = {"optuna": _library("optuna", "search: Optuna")}
+    if name == "cmaes":
+        libraries["cmaes"] = _library("cmaes", "--sampler cmaes: cmaes")
+    return {library: str(module.__version__) for library, module in libraries.items()}
+
+
+def _library(name: str, what: str) -> Any:
+    """Imports a library; `what` names it in the message that says that it is not installed."""
+    try:
+        # In a notebook Optuna would warn about missing widgets, which nothing here uses.
+        with _without_warnings():
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise SpecError([f"{what} is not installed. Install it: pip install 'pausejax[search]'"]) from error
 
 
 @contextlib.contextmanager
@@ -151,10 +159,4 @@ def _make(optuna: Any, options: SearchOptions, constraints: Any) -> Any:
         return samplers.NSGAIISampler(seed=seed, constraints_func=constraints)
     if options.sampler == "random":
         return samplers.RandomSampler(seed=seed)
-    try:
-        import cmaes  # noqa: F401
-    except ImportError as error:
-        raise SpecError(
-            ["--sampler cmaes: cmaes is not installed. Install it: pip install 'pausejax[search]'"]
-        ) from error
     return samplers.CmaEsSampler(seed=seed, independent_sampler=samplers.RandomSampler(seed=seed))

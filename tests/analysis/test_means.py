@@ -27,7 +27,7 @@ def groups(rows, keys):
 
 def test_mean_over_seeds_is_that_of_each_settings_runs(made):
     result, rows, _ = made
-    metric = "test_accuracy" if "test_accuracy" in result else "elapsed"
+    metric = "test_accuracy" if "test_accuracy" in result else "mean_latency"
     final = analysis.finals(result)[metric].values
     found = analysis.mean_ci(result, metric)
     wanted = groups(rows, KEYS)
@@ -60,7 +60,7 @@ def test_runs_of_one_seed_are_no_independent_sample():
     """Two values may be played alike, such as a rate of 0, which stands for another value of the axis."""
     once = build({"pause": {}, "random": {}}, 3, (), mode="bandit")[0]
     twice = once.isel(run=np.repeat(np.arange(once.sizes["run"]), 2))
-    for name in ("elapsed", "max_leakage"):
+    for name in ("mean_latency", "max_leakage"):
         xr.testing.assert_allclose(
             analysis.mean_ci(twice, name).drop_vars(["left_out", "runs"]),
             analysis.mean_ci(once, name).drop_vars(["left_out", "runs"]),
@@ -88,7 +88,7 @@ def test_curves_over_axes_are_averaged_within_the_seed_first(made):
 
 def test_paired_difference_pairs_by_seed_and_shared_axes(made):
     result, rows, _ = made
-    metric = "elapsed"
+    metric = "mean_latency"
     final = analysis.finals(result)[metric].values.astype(np.float64)
     found = analysis.paired_difference(result, "pause", "annealed", metric)
     assert found.sizes["setting"] == 8 and found.attrs["policy_a"] == "pause"
@@ -114,8 +114,8 @@ def test_paired_difference_pairs_by_seed_and_shared_axes(made):
 
 def test_pairs_of_one_policys_settings(result):
     low, high = ({"policy": "annealed", "κ": value} for value in (1.0, 30.0))
-    found = analysis.paired_difference(result, low, high, "elapsed").sortby("label")
-    back = analysis.paired_difference(result, high, low, "elapsed").sortby("label")
+    found = analysis.paired_difference(result, low, high, "mean_latency").sortby("label")
+    back = analysis.paired_difference(result, high, low, "mean_latency").sortby("label")
     assert found.sizes["setting"] == 4 and "kappa" not in found.coords
     np.testing.assert_allclose(found["mean"], -back["mean"])
     np.testing.assert_allclose(found["low"], -back["high"])
@@ -136,7 +136,7 @@ def test_labels_of_differences_say_where_the_sides_differ():
     result, _, _ = build(values, 3, {"rate": "rate", "decay": "decay"})
 
     def labels(a, b):
-        found = analysis.paired_difference(result, a, b, "elapsed")
+        found = analysis.paired_difference(result, a, b, "mean_latency")
         assert (found["runs"] == 3).all() and len(set(found["label"].values)) == found.sizes["setting"]
         return set(found["label"].values.tolist())
 
@@ -174,17 +174,18 @@ def test_mistakes_are_named(result, call, message):
 def test_sides_without_a_policy_pair_the_runs_of_each(result):
     """Runs of one policy alone make a pair; a policy without the axis has none."""
     low, high = {"γ": 1.0}, {"γ": 5.0}
-    found = analysis.paired_difference(result, low, high, "elapsed").sortby("label")
+    found = analysis.paired_difference(result, low, high, "mean_latency").sortby("label")
     assert set(found["policy"].values) == {"pause", "annealed"} and (found["runs"] == 6).all()
     for policy, count in (("pause", 1), ("annealed", 4)):
         sides = ({"policy": policy, **side} for side in (low, high))
-        alone = analysis.paired_difference(result, *sides, "elapsed").sortby("label")
+        alone = analysis.paired_difference(result, *sides, "mean_latency").sortby("label")
         mine = found.isel(setting=np.flatnonzero(found["policy"] == policy))
         assert alone.sizes["setting"] == mine.sizes["setting"] == count
         np.testing.assert_array_equal(mine["low"], alone["low"])
-    whole = analysis.paired_difference(result, low, high, "elapsed", over=("seed", "policy", "J", "κ"))
+    whole = analysis.paired_difference(result, low, high, "mean_latency", over=("seed", "policy", "J", "κ"))
     assert whole["count"].values.tolist() == [6] and whole["runs"].values.tolist() == [30]
-    fixed = analysis.paired_difference(result, {"policy": "uniform"}, low, "elapsed", over=("seed", "J", "κ"))
+    over = ("seed", "J", "κ")
+    fixed = analysis.paired_difference(result, {"policy": "uniform"}, low, "mean_latency", over=over)
     assert fixed["policy"].values.tolist() == list(
         dict.fromkeys(p for p in result["policy"].values.tolist() if p != "uniform")
     )
@@ -192,9 +193,9 @@ def test_sides_without_a_policy_pair_the_runs_of_each(result):
 
 def test_without_seeds_there_is_no_interval(result):
     """The values of an axis were chosen, so they are no sample."""
-    found = analysis.mean_ci(result, "elapsed", over=("J", "κ"))
+    found = analysis.mean_ci(result, "mean_latency", over=("J", "κ"))
     assert (found["count"] == 4).any() and np.isfinite(found["mean"]).all()
-    pairs = analysis.paired_difference(result, "annealed", "pause", "elapsed", over=("J", "κ"))
+    pairs = analysis.paired_difference(result, "annealed", "pause", "mean_latency", over=("J", "κ"))
     assert (pairs["count"] == 4).all() and np.isfinite(pairs["mean"]).all()
     for one in (found, pairs):
         assert np.isnan(one["low"]).all() and np.isnan(one["high"]).all()
@@ -225,7 +226,7 @@ def test_policies_without_a_common_setting_make_no_pairs(result):
     one = result.isel(run=np.flatnonzero((result["policy"] == "pause") & (result["seed"] < 3)))
     two = result.isel(run=np.flatnonzero((result["policy"] == "annealed") & (result["seed"] >= 3)))
     with pytest.raises(ValueError, match="no two of their runs have the same seed and privacy_weight"):
-        analysis.paired_difference(xr.concat([one, two], "run"), "pause", "annealed", "elapsed")
+        analysis.paired_difference(xr.concat([one, two], "run"), "pause", "annealed", "mean_latency")
 
 
 samples = st.lists(
@@ -271,16 +272,16 @@ def test_a_parameter_of_which_one_policy_has_one_value_pairs_no_runs():
         }
         result = build(policies, 4, ("privacy_weight",), "bandit", whole=True)[0]
         policy, seed, weight = (result[name].values for name in ("policy", "seed", "privacy_weight"))
-        elapsed = analysis.finals(result)["elapsed"].values.astype(np.float64)
+        elapsed = analysis.finals(result)["mean_latency"].values.astype(np.float64)
         own = {(p, s, w): e for p, s, w, e in zip(policy, seed, weight, elapsed, strict=True)}
-        each = analysis.paired_difference(result, "random", "pause", "elapsed").sortby("privacy_weight")
+        each = analysis.paired_difference(result, "random", "pause", "mean_latency").sortby("privacy_weight")
         assert each["privacy_weight"].values.tolist() == [1.0, 5.0, 25.0] and each.attrs["unpaired"] == 0
         expected = [
             [own["random", s, value] - own["pause", s, w] for s in range(4)] for w in (1.0, 5.0, 25.0)
         ]
         np.testing.assert_allclose(each["mean"], np.mean(expected, axis=1))
         whole = analysis.paired_difference(
-            result, "pause", "random", "elapsed", over=("seed", "privacy_weight")
+            result, "pause", "random", "mean_latency", over=("seed", "privacy_weight")
         )
         np.testing.assert_allclose(whole["mean"], [-np.mean(expected)])
         assert whole["runs"].values.tolist() == [12] and whole["count"].values.tolist() == [4]
@@ -289,8 +290,8 @@ def test_a_parameter_of_which_one_policy_has_one_value_pairs_no_runs():
 def test_runs_in_no_pair_are_counted():
     result = build({"a": {}, "b": {}}, 5, (), "bandit", whole=True)[0]
     fewer = result.isel(run=np.flatnonzero((result["policy"].values == "a") | (result["seed"].values < 3)))
-    assert analysis.paired_difference(fewer, "a", "b", "elapsed").attrs["unpaired"] == 2
+    assert analysis.paired_difference(fewer, "a", "b", "mean_latency").attrs["unpaired"] == 2
     weights = {"a": {"privacy_weight": [1.0, 5.0]}, "b": {"privacy_weight": [5.0, 25.0]}}
     result = build(weights, 5, ("privacy_weight",), "bandit", whole=True)[0]
-    found = analysis.paired_difference(result, "a", "b", "elapsed")
+    found = analysis.paired_difference(result, "a", "b", "mean_latency")
     assert found["privacy_weight"].values.tolist() == [5.0] and found.attrs["unpaired"] == 10

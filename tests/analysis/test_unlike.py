@@ -153,7 +153,7 @@ def test_rewards_are_unlike_where_the_least_latency_is():
         ValueError, match=r"not comparable between runs with different τ_min, here 0\.01, 0\.05"
     ):
         analysis.best(slow, "cumulative_pseudo_regret")
-    assert analysis.best(slow, "elapsed").sizes == {}
+    assert analysis.best(slow, "mean_latency").sizes == {}
 
 
 @pytest.mark.parametrize("metric", ["cumulative_pseudo_regret", "cumulative_regret"])
@@ -174,6 +174,8 @@ def test_sums_over_unequally_many_rounds_are_not_compared(metric):
         for one in uncounted:
             with pytest.raises(ValueError, match=r"does not tell how many\. Select elapsed too"):
                 ask(one, metric)
+        with pytest.raises(ValueError, match=f"elapsed: is a sum over {min(last)} to {max(last)} rounds"):
+            ask(made, "elapsed")
         assert ask(made, "mean_latency") is not None
     equal = made.isel(run=np.flatnonzero(last == last.max()))
     whole = analysis.mean_ci(equal, metric)

@@ -18,7 +18,7 @@ def means(result, metric):
 @pytest.mark.parametrize("metric", ["elapsed", "cumulative_pseudo_regret"])
 def test_the_two_best_and_their_paired_difference(result, metric):
     # Regrets are compared where the reward is the same.
-    if metric != "elapsed":
+    if metric != "mean_latency":
         result = analysis.select(build(POLICIES, 6, AXES, whole=True)[0], gamma=1)
     found = analysis.verdict(result, metric)
     ranked = sorted(means(result, metric).items(), key=lambda pair: pair[1])
@@ -31,11 +31,11 @@ def test_the_two_best_and_their_paired_difference(result, metric):
 
 def test_one_setting_has_no_rival_and_strangers_no_difference():
     alone = build({"uniform": {}}, 3, ())[0]
-    found = analysis.verdict(alone, "elapsed")
+    found = analysis.verdict(alone, "mean_latency")
     assert found.settings == 1 and found.runner_up is None and found.difference is None
     pair = build({"a": {}, "b": {}}, 3, ())[0]
     apart = pair.assign_coords(seed=pair["seed"] + 10 * (pair["policy"] == "a"))
-    found = analysis.verdict(apart, "elapsed")
+    found = analysis.verdict(apart, "mean_latency")
     assert found.runner_up is not None and found.difference is None
 
 
@@ -70,8 +70,8 @@ def run(capsys, *arguments):
 
 
 def test_the_command_says_both_and_whether_they_differ(folder, capsys):
-    code, lines, _ = run(capsys, folder, "--metric", "elapsed")
-    assert code == 0 and lines[0].startswith("simulated time of the whole run, s: lower is better")
+    code, lines, _ = run(capsys, folder, "--metric", "mean_latency")
+    assert code == 0 and lines[0].startswith("mean simulated duration of a round, s: lower is better")
     assert lines[1].startswith("  best of 11: ") and lines[2].startswith("  runner-up: ")
     assert lines[3].startswith("  difference, paired by 6 seeds: -") and "cludes 0" in lines[3]
     assert "fresh seeds" in lines[4] and len(lines) == 5
@@ -89,14 +89,14 @@ def test_the_command_counts_seeds_not_runs(tmp_path, capsys):
     made = made.isel(run=np.repeat(np.arange(len(policy)), np.where(policy == "a", 2, 1)))
     store(made, tmp_path)
     for ask, ends in (("policy=a,policy=b", ("", "")), ("policy=a,policy=c", ("; 3 seeds", "; 4 seeds"))):
-        _, lines, _ = run(capsys, tmp_path, "--metric", "elapsed", "--where", ask)
+        _, lines, _ = run(capsys, tmp_path, "--metric", "mean_latency", "--where", ask)
         assert sorted(line.partition(")")[2] for line in lines[1:3]) == sorted(ends)
 
 
 def test_the_command_chooses_among_some_and_for_each(folder, capsys):
-    _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--where", "policy=annealed,γ=1,J=10")
+    _, lines, _ = run(capsys, folder, "--metric", "mean_latency", "--where", "policy=annealed,γ=1,J=10")
     assert lines[1].startswith("  best of 2: annealed, γ = 1, J = 10, κ = ")
-    _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--per", "policy")
+    _, lines, _ = run(capsys, folder, "--metric", "mean_latency", "--per", "policy")
     winners = sorted(line.split(":")[0] for line in lines if line.startswith("  best of"))
     assert winners == ["  best of 2", "  best of 8"]
     assert sum("the only setting: uniform" in line for line in lines) == 1

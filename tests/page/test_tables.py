@@ -174,7 +174,8 @@ def test_without_pairs_the_page_says_why():
         None,
         ["no paired differences: with one seed, they have no intervals"],
     )
-    alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
+    gammas = {"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}
+    alone, _, _ = build(gammas, 4, {"privacy_weight": "gamma"}, whole=True)
     found, left_out = tables.differences(alone)
     assert len(left_out) == 1 and "not comparable between runs with different γ" in left_out[0]
     labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))

@@ -117,7 +117,7 @@ def test_any_metric_is_a_curve_a_heat_map_and_an_axis_of_a_front(swept):
     assert {"elapsed_vs_round", "round_latency_vs_time", "main_effects_elapsed"} <= set(drawn)
     assert {"heatmap_elapsed_pause", "heatmap_round_latency_uniform"} <= set(drawn)
     assert "participation_imbalance_vs_round" not in drawn and "pareto" not in drawn
-    (front,) = kinds.charts(swept, measures=["participation_imbalance", "elapsed"])["pareto"].panels
+    (front,) = kinds.charts(swept, measures=["participation_imbalance", "mean_latency"])["pareto"].panels
     assert "time" in front.x.label and "imbalance" in front.y.label
     latency = drawn["round_latency_vs_round"].panels[0].series[0]
     own = runs_with(swept, policy="pause", alpha=1.0, gamma=0.1)

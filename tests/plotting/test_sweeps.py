@@ -60,6 +60,19 @@ def test_each_policy_has_a_line_of_means_where_it_has_the_axis():
             assert found[name].low is None and found[name].style == "bac".index(name)
 
 
+def test_points_of_binned_values_stand_at_values_of_their_own_policy():
+    """Each bin has three values of `a` and, far beside them, one of `b`."""
+    values = {"a": np.arange(24.0), "b": 3 * np.arange(8) + 2.5}
+    rows = [crossed(policy=[name], gamma=own.tolist()) for name, own in values.items()]
+    runs = numbers([*rows[0], *rows[1]])
+    chart = sweeps.effects(runs, of(runs, "loss"))["main_effects_loss"]
+    (panel,) = chart.panels
+    found = series_of(panel)
+    np.testing.assert_array_equal(found["a"].x, values["a"].reshape(8, 3)[:, 1])
+    np.testing.assert_array_equal(found["b"].x, values["b"])
+    assert "Values of γ are in bins, each at its median." in chart.caption
+
+
 def test_main_effects_have_bands_over_seeds_and_one_scale():
     runs = numbers(crossed(gamma=[1.0, 2.0], eta=[0.1, 10.0], seed=[0, 1]))
     drawn = sweeps.effects(runs, of(runs, "loss"))["main_effects_loss"]

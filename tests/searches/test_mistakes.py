@@ -1,6 +1,7 @@
 """What a search refuses: every option and its combinations with a spec, in one line, before any compute."""
 
 import math
+import sys
 
 import pytest
 
@@ -218,3 +219,14 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
         )
     code, said = ended("spec.toml")
     assert code == 1 and said.count("\n") == 1 and "File exists" in said
+
+
+@pytest.mark.parametrize(
+    ("library", "sampler", "said"),
+    [("optuna", "tpe", "search: Optuna is not"), ("cmaes", "cmaes", "--sampler cmaes: cmaes is not")],
+)
+def test_missing_libraries_are_said(library, sampler, said, monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / "spec.toml").write_text(SPEC)
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--sampler", sampler]
+    assert main(typed) == 2 and said in capsys.readouterr().err
