@@ -22,7 +22,7 @@ FailureStage = Literal["before_release", "after_release"]
 
 Late = Literal["stopped", "released"]
 """Treatment of a late client: it stops before it releases its update, or it releases the update."""
-RELEASE_LIMIT = "release_limit"
+RELEASE_LIMIT = "release limit"
 """Name of the hyper-parameter that holds the number of updates that `stop_at_epsilon` allows a client."""
 
 

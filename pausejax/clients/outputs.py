@@ -10,6 +10,7 @@ from pausejax import network, privacy
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
+from pausejax.clients.record import Record
 from pausejax.clients.variables import (
     KEPT,
     LEARNED,
@@ -22,8 +23,8 @@ from pausejax.clients.variables import (
     client_metric_name,
 )
 from pausejax.federated.tasks import Task, build
-from pausejax.parts import PartError
-from pausejax.study.checks import values_of
+from pausejax.parts import Part, PartError
+from pausejax.study.checks import together, values_of
 from pausejax.study.study import Outputs, Study
 from pausejax.study.vocabulary import COORDINATES
 
@@ -32,16 +33,19 @@ def tasks_of(study: Study) -> list[Task]:
     """Returns the tasks of a study, for the names and descriptions of metrics; none in mode "bandit".
 
     Raises:
-      PartError: a task can't be built, or its metric has the name of another variable.
+      PartError: a task can't be built, its metric has the name of another variable, or what describes the
+        metric depends on a parameter.
     """
     if not learns(study.mode):
         return []
-    values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
     found: list[Task] = []
     for name in values_of(study, "task"):
         part = study.parts.get("task", name)
-        task = build(part, values)
-        if not task.metric_name.isidentifier() or task.metric_name in _taken(study) - {"test_accuracy"}:
+        task = _task(study, part)
+        if not task.metric_name.isidentifier() or task.metric_name in _taken(study) - {
+            "test_accuracy",
+            "test_metric",
+        }:
             raise PartError(
                 f"{part.where}: metric_name = {task.metric_name!r}: must be an identifier, and not the name "
                 "of another variable, coordinate, metric or key of the study"
@@ -55,15 +59,42 @@ def tasks_of(study: Study) -> list[Task]:
     return found
 
 
+def _task(study: Study, part: Part) -> Task:
+    """Builds a task at every combination of its static values in a study; returns the first.
+
+    Raises:
+      PartError: the task can't be built, or the combinations describe the metric or the loss differently.
+    """
+    values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
+    static = _static(study, part)
+    points = dict.fromkeys(point[1:] for point in together(study, ("task", *static)) if point[0] == part.name)
+    tasks = [build(part, values | dict(zip(static, point, strict=True))) for point in points]
+    for field in ("metric_name", "unit", "meaning", "higher_is_better", "loss_unit"):
+        first, *others = dict.fromkeys(getattr(task, field) for task in tasks)
+        if others:
+            raise PartError(
+                f"{part.where}: {field}: {first!r} or {others[0]!r}, by {' and '.join(static)}; must not "
+                "depend on a parameter. Write two tasks"
+            )
+    return tasks[0]
+
+
+def _static(study: Study, part: Part) -> list[str]:
+    """Returns the names of a part's static parameters."""
+    traced = {key for key, parameter in part.parameters.items() if parameter.traced}
+    return sorted((part.reads - traced) & study.axes.keys())
+
+
 def _taken(study: Study) -> frozenset[str]:
     """Returns the names that parts may not use for their variables.
 
-    They are names of variables, metrics, coordinates, parameters and keys of a spec.
+    They are names of variables, records, metrics, coordinates, parameters and keys of a spec.
     """
     words = study.words
     spellings = [spelling for parameter in words.parameters.values() for spelling in parameter.spellings]
     known = (VARIABLES, METRICS, words.parameters, spellings, words.study)
-    return frozenset(COORDINATES).union(*known)
+    recorded = set(Record._fields) - {"own", "fault", "lost"}
+    return frozenset(COORDINATES).union(recorded, *known)
 
 
 def outputs(study: Study) -> Outputs:
@@ -110,8 +141,7 @@ def _built(study: Study, category: str, name: str) -> list[Any]:
     The error of an invalid part is raised when the group's static values are built.
     """
     part, found = study.parts.get(category, name), []
-    traced = {key for key, parameter in part.parameters.items() if parameter.traced}
-    static = sorted((part.reads - traced) & study.axes.keys())
+    static = _static(study, part)
     for values in itertools.product(*(values_of(study, key) for key in static)):
         given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
         with contextlib.suppress(PartError, TypeError, ValueError):

@@ -75,14 +75,12 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
     """Returns the result's variables for a study's quantities, by name.
 
     Raises:
-      PartError: a quantity has the name of another variable.
+      PartError: the name of a quantity is taken.
     """
     found = {}
     for part in parts_of(study):
         if part.name in taken:
-            raise PartError(
-                f"{part.where}: results have a variable or coordinate of this name. Choose another name"
-            )
+            raise PartError(f"{part.where}: this name is taken. Choose another name")
         found[part.name] = series(part.notes["units"], part.summary or part.name)
     return found
 

@@ -28,6 +28,8 @@ CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
+    # Without this, Vega-Lite leaves out points without a colour, whatever the colour's condition says.
+    "scale": {"invalid": {"fill": {"value": GREY}, "stroke": {"value": GREY}}},
     "axis": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",

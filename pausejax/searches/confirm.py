@@ -69,7 +69,9 @@ def confirmation(result: SearchResult, seeds: int, *, with_default: bool = True)
 
     def parsed(labels: Iterable[str]) -> Study:
         whole = {**document, "policy": [tables[label] for label in labels]}
-        return spec.parse(whole, (study.kind,), source="the best on fresh seeds", folder=study.folder)
+        # The parts of the search: a file of `use` may have changed since.
+        source = "the best on fresh seeds"
+        return spec.parse(whole, (study.kind,), source=source, folder=study.folder, parts=study.parts)
 
     try:
         return parsed(tables)
@@ -97,9 +99,13 @@ def confirm(
       store: the store of these runs.
       form: the form in which progress is shown; None shows nothing.
       stopping: the signal to stop.
+
+    Raises:
+      SpecError: a file of the study has changed since the search began.
     """
 
     def played(study: Study) -> xr.Dataset:
+        spec.refuse_changed_files(result.study)  # the executor still holds what the search has read
         plan = make_plan(study)
         meter = StudyMeter(plan, executor.devices)
         with showing(meter, form):

@@ -33,6 +33,7 @@ from pausejax.searches.sampler import Sampler, versions
 from pausejax.searches.space import Setting, Space, space_of
 from pausejax.study.plan import plan_of
 from pausejax.study.runs import Run
+from pausejax.study.spec import refuse_changed_files
 from pausejax.study.study import Plan, Study
 
 _STEPS = 32
@@ -70,7 +71,8 @@ def search(
       stopping: the signal to stop; finished runs are kept.
 
     Raises:
-      SpecError: the study or the options have mistakes; nothing was computed.
+      SpecError: the study or the options have mistakes, and nothing was computed; or a file of the study has
+        changed since the spec was parsed.
       StopRequested: `stopping` asked the search to stop.
       OSError: the folder can't be written, for example because no space is left.
     """
@@ -81,9 +83,9 @@ def search(
     damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
+    ready = held is None
     if held is None:
-        # This raises an error at once if a program can't be built or does not fit into memory.
-        executor.layouts(everything, store)
+        _make_programs(executor, everything, store)
         more = {"lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, wanted, more) if folder else {**wanted, **more}
     if tracker:
@@ -97,8 +99,9 @@ def search(
             work = unfinished(
                 [Batch(group, group.runs, held["batch"] * seeds) for group in plan.groups], finished
             )
-            if work:
-                executor.layouts(plan, store)
+            if work and not ready:
+                _make_programs(executor, everything, store)
+                ready = True
             reported |= play_batches(
                 plan, executor, store, work, progress=lambda _: None, tracker=tracker, stopping=stopping
             )
@@ -127,6 +130,19 @@ def search(
     elif isinstance(store, MemoryStore):
         result = result._replace(result=store.result(plan))
     return result._replace(damaged=(*damaged, *store.damaged))
+
+
+def _make_programs(executor: Executor, everything: Plan, store: Store) -> None:
+    """Makes every program of a search.
+
+    This reads all data and files, and sends them to the workers of a cluster.
+
+    Raises:
+      SpecError: a program can't be built or does not fit into memory, or a file has changed since the spec
+        was parsed.
+    """
+    executor.layouts(everything, store)
+    refuse_changed_files(everything.study)
 
 
 class Preparation(NamedTuple):

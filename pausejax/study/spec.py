@@ -16,7 +16,7 @@ from typing import Any
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
-from pausejax.parts.extensions import load
+from pausejax.parts.extensions import Layer, load
 from pausejax.parts.source import digest_of_file
 from pausejax.spelling import nearest
 from pausejax.study import checks
@@ -40,8 +40,9 @@ def parse(
     folder: Path = Path(),
     flat: bool = False,
     searched: bool = False,
+    parts: Layer | None = None,
 ) -> Study:
-    """Checks a spec given as nested tables and returns its study. Files of `use` are executed.
+    """Checks a spec given as nested tables and returns its study.
 
     Args:
       document: the spec's tables.
@@ -53,6 +54,7 @@ def parse(
       flat: whether parameters may stand outside their sections.
       searched: whether a search chooses the values in ranges. Then no [sampling] is needed, and the check
         uses a few points of each range.
+      parts: the parts that the spec can name; None executes the files of `use`.
 
     Raises:
       SpecError: the spec has mistakes. Each mistake is one line, which names the source, the key, the value
@@ -73,7 +75,7 @@ def parse(
     kind = next((kind for kind in kinds if document.get("mode") in kind.modes), kinds[0])
     entries = _entries(source, document, use, problems)
     try:
-        parts = load(entries, folder)
+        parts = parts or load(entries, folder)
         words = words_of(
             kind, parts, document, " ".join(word for word in overrides if not word.startswith("use"))
         )
@@ -122,8 +124,7 @@ def parse(
     if not problems:
         reader.check_effects(overridden, found)
         checks.check(reader.say, found)
-    if not problems:
-        problems += _unreadable(source, found)
+    problems += [] if problems else _unreadable(source, found)
     try:
         found.outsiders  # noqa: B018 a part of the session may have no digest
     except PartError as error:
@@ -227,7 +228,7 @@ def refuse_changed_files(study: Study) -> None:
         except OSError:
             same = False
         if not same:
-            changed.append(f"{path}: changed while the study was starting. Run the same command again")
+            changed.append(f"{path}: changed after the command had read it. Run the same command again")
     if changed:
         raise SpecError(changed)
 

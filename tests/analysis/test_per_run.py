@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -104,6 +105,24 @@ def test_the_metric_of_an_own_task_is_that_of_the_last_evaluation(own_parts):
     wanted = np.where(result["diverged_round"] > 0, np.nan, values[np.arange(30), place])
     own_values = result.assign(test_own=(("run", "eval"), values)).assign_attrs(metrics=as_json(table))
     np.testing.assert_array_equal(analysis.finals(own_values, ["test_own"])["test_own"], wanted)
+
+
+def test_what_describes_a_metric_depends_on_no_parameter(own_parts):
+    """With `best` of its first value, errors were ranked as accuracies."""
+
+    @pausejax.task
+    def own(*, score: Literal["accuracy", "error"] = "accuracy"):
+        return tasks.classification()._replace(metric_name="own", higher_is_better=score == "accuracy")
+
+    def maximize(*policies, **task):
+        asked = {"policy": [*policies], "training": {"task": "own", **task}}
+        return kinds.parse(asked).outputs.metrics["own"].maximize
+
+    plain, error = {"name": "random"}, {"name": "random", "label": "b", "score": "error"}
+    assert maximize(plain) and not maximize(error) and not maximize(plain, score="error")
+    for policies, task in (((plain, error), {}), ((plain,), {"score": ["accuracy", "error"]})):
+        with pytest.raises(ValueError, match="task own: higher_is_better: True or False, by score; must not"):
+            maximize(*policies, **task)
 
 
 def test_the_last_round_must_be_evaluated(result):

@@ -11,6 +11,7 @@ import pausejax
 from pausejax import parts, privacy
 from pausejax.analysis import comparing as analysis
 from pausejax.kinds import parse
+from pausejax.network import Law
 from pausejax.study.spec import SpecError
 
 NETWORK = {"num_clients": 6, "clients_per_round": 2}
@@ -342,3 +343,20 @@ def test_leakages_of_unlike_things_are_not_compared():
     limits = pausejax.simulate(policies=["random"], stop_at_epsilon=[0.0, 20.0], **BANDIT)
     for name in ("mean_latency", "cumulative_pseudo_regret"):
         assert analysis.unlike(limits, name)["stop_at_epsilon"] == [0.0, 20.0]
+
+
+@pytest.mark.slow
+def test_a_limit_of_leakage_leaves_parameters_of_ones_own_alone(own_parts):
+    """One that is named like the number of releases that the limit allows."""
+
+    @pausejax.latency
+    def fixed(*, num_clients, release_limit: float = 3.0):
+        def seconds(key):
+            return jnp.full(num_clients, release_limit)
+
+        return Law(seconds, lambda function: function(seconds(None)))
+
+    asked = {**BANDIT, "policies": ["random"], "latency": "fixed", "release_limit": [1.0, 3.0]}
+    for limit in (0.0, 1000.0):
+        result = pausejax.simulate(**asked, stop_at_epsilon=limit)
+        np.testing.assert_array_equal(result["round_latency"][:, 0], result["release_limit"])

@@ -573,7 +573,7 @@ def test_a_file_that_changes_while_a_study_starts_is_refused(tmp_path, later):
             file.write_text(later) if later else file.unlink()
             return found
 
-    with pytest.raises(SpecError, match=r"latencies\.csv: changed while the study was starting"):
+    with pytest.raises(SpecError, match=r"latencies\.csv: changed after the command had read it"):
         play(plan, Slow(DataCache()), FolderStore(Folder(out)), progress=lambda _: None)
     assert not list(out.rglob("parts/*"))
 

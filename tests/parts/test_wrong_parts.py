@@ -208,12 +208,14 @@ def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys, law):
     refused(tmp_path, capsys, message, code, cli.FAILED, category="latency", policy="fastest", latency="mine")
 
 
-@pytest.mark.parametrize("name", ["reward", "learning_rate", "seed", "mean_latency", "gamma", "rounds"])
+@pytest.mark.parametrize(
+    "name", ["reward", "seed", "mean_latency", "gamma", "rounds", "test_metric", "released", "max_releases"]
+)
 def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):
     code = f"@pausejax.quantity()\ndef {name}(seen): return 1.0"
     assert run(tmp_path, code, policy="random", quantities=f'["{name}"]') == cli.BAD_SPEC
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"quantity {name}: results have a variable or coordinate of this name" in line
+    assert f"quantity {name}: this name is taken" in line
 
 
 SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) % 2"

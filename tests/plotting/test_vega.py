@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pausejax.plotting import explorer, vega
-from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series, Sweep
+from pausejax.plotting.data import GREY, PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
 
@@ -206,3 +206,21 @@ def test_labels_of_a_colour_scale_are_its_numbers(scale, low, high):
     found = [float(text.replace("−", "-")) for text in re.findall(r">([^<>]+)</text>", labels)]
     assert len(found) >= 2 and all(low * 0.999 <= number <= high * 1.001 for number in found)
     assert len(set(found)) == len(found)
+
+
+def test_points_without_a_colour_are_drawn_in_grey():
+    """Counted in the drawn picture: Vega-Lite left them out, though every row is in the data."""
+    vl_convert = pytest.importorskip("vl_convert", reason="no vl-convert-python, of the extra test")
+
+    def drawn(document):
+        svg = vl_convert.vegalite_to_svg(vega.as_json(document), vl_version="6.4")
+        return len(re.findall('aria-roledescription="point"', svg)), svg.count(f'="{GREY}"')
+
+    x, colors = np.arange(1.0, 5), np.array([1.0, np.nan, 3.0, np.inf])
+    for mark in ("point", "ring", "cross"):
+        points = Series("a", x, x, mark=mark, color=colors)
+        chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (points,)),), color=Axis("ζ"))
+        assert drawn(vega.spec(chart, chart.panels[0])) == (4, 2)
+    columns = np.stack([x, x, colors], axis=1)
+    made = Sweep(tuple("abcd"), (Axis("γ"), Axis("y"), Axis("ζ")), columns, 1, np.zeros(4, bool), (0, 1, 2))
+    assert drawn(explorer.explorer(made)) == (4, 2)
