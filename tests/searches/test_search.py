@@ -402,3 +402,23 @@ def test_a_search_is_of_the_files_that_it_read(tmp_path):
     for name, values in expected.confirmation.data_vars.items():
         np.testing.assert_array_equal(edited.confirmation[name], values)
     assert (edited.confirmation["one"] == 1).all()
+
+
+@pytest.mark.slow
+def test_a_resumed_search_makes_every_program_before_it_plays(tmp_path):
+    """So that a cluster's workers get all data, and a program that can't be built ends it at once."""
+
+    class Recorder(LocalExecutor):
+        def layouts(self, plan, *more):
+            made.append(len(plan.groups))
+            return super().layouts(plan, *more)
+
+    def step():
+        raise Kill
+
+    made, asked = [], REGRET._replace(trials=12)
+    with pytest.raises(Kill):
+        play(TWO, asked, Folder(tmp_path), on_step=step)
+    with contextlib.closing(Recorder(DataCache(), max_width=asked.max_width)) as executor:
+        search(kinds.parse(TWO, searched=True), asked, executor, FolderStore(Folder(tmp_path)))
+    assert made == [2]
