@@ -75,8 +75,8 @@
     const head = button.parentElement, { tBodies: [body] } = head.closest("table"), sign = head.ariaSort === "ascending" ? -1 : 1;
     const key = (row) => row.cells[head.cellIndex].textContent;
     for (const other of head.parentElement.cells) other.ariaSort = other !== head ? null : sign > 0 ? "ascending" : "descending";
-    const number = (row) => (key(row) === "" || isNaN(key(row)) ? Infinity : sign * key(row)); // what is none comes last
-    body.append(...[...body.rows].sort((a, b) => number(a) - number(b) || sign * key(a).localeCompare(key(b))));
+    const number = (row) => Number(key(row).replace("−", "-").replace("∞", "Infinity") || NaN), none = (row) => isNaN(number(row));
+    body.append(...[...body.rows].sort((a, b) => none(a) - none(b) || sign * (number(a) - number(b)) || sign * key(a).localeCompare(key(b))));
   };
   const selects = all(".explorer select"), [explorer] = all(".explorer .plot");
   for (const select of selects) select.onchange = () => {

@@ -19,7 +19,9 @@ FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimation
 @pytest.fixture(scope="module")
 def written(study, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / page.NAME
-    path.write_text(page.build(study, charts(HOSTILE), notes=["a note"], sweep=sweep(1024)), encoding="utf-8")
+    made = sweep(1024)
+    made.values[::100, 2] = np.inf  # the leakage
+    path.write_text(page.build(study, charts(HOSTILE), notes=["a note"], sweep=made), encoding="utf-8")
     return path
 
 
@@ -262,6 +264,11 @@ def test_a_table_is_sorted_by_any_of_its_columns(opened):
         assert head.get_attribute("aria-sort") == direction
         found = np.array(texts(head), float)
         assert (np.diff(sign * found) >= 0).all() and len(found) == 1000
+    head = table.locator("th", has_text="leakage")
+    for sign in (1, -1):
+        head.locator("button").click()
+        found = sign * np.array([cell.replace("∞", "inf") for cell in texts(head)], float)
+        assert np.isinf(found).sum() > 5 and (found[:-1] <= found[1:]).all()
     # A setting that lacks a parameter comes after those that have it.
     head = table.locator("th", has_text="γ")
     head.locator("button").click()
