@@ -230,7 +230,7 @@ _TRIAL = _fields(
 )
 _SEARCH = _fields(
     {
-        **dict.fromkeys(("name", "asked", "summary", "title"), text_problem),
+        **dict.fromkeys(("name", "asked", "summary", "title", "runs"), text_problem),
         "metrics": _list(_SCORE, 100, different=False),
         "dimensions": _list(_DIMENSION, 100, different=False),
         "trials": _list(_TRIAL, 1_000_000, different=False),

@@ -94,7 +94,7 @@ def report_search(
 
     Raises:
       SpecError: an option names something that the search does not have.
-      ValueError: the record of the search is damaged.
+      ValueError: the record of the search is damaged, or of another search.
       OSError: a file can't be read or written.
     """
     from pausejax.results import study_folder
@@ -110,8 +110,11 @@ def report_search(
         raise SpecError(
             [f"--baseline {options.baseline}: the page of a search compares with the best setting. {way_out}"]
         )
-    charts = report.charts(record)
-    text = report.build(record, study_folder.read(directory), charts)
+    result, charts = study_folder.read(directory), report.charts(record)
+    if record.runs != report.hash_of(result["identity"].values):
+        again = "The same `pausejax search` repairs it"
+        raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
+    text = report.build(record, result, charts)
     _leave(out or directory, charts, text, options, formats)
     return True
 

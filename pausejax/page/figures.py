@@ -187,7 +187,7 @@ def _keys(chart: ChartData) -> dict[str, Key]:
     """Returns the legend entry of each label of a chart. If a label has lines and points, the entry shows the
     line."""
     found: dict[str, Key] = {}
-    for one in (one for panel in chart.panels for one in panel.series if one.label and one.color is None):
+    for one in (one for panel in chart.panels for one in panel.series if one.label and not one.tinted):
         joined = one.mark in ("line", "step")
         if one.label not in found or (joined and found[one.label].mark != "line"):
             dash = " ".join(f"{1.5 * length:g}" for length in look(one.style).dash)

@@ -56,9 +56,15 @@ class Series:
     A label has the same index in all charts of a result.
     """
     color: np.ndarray | None = None
-    """Values that the chart's colour scale shows, float64 [n]; NaN is grey. None: the palette's colour."""
+    """Values on the chart's colour scale, float64 [n]. Points have the scale's colours, and are grey at NaN.
+    Rings and crosses only tell the value when the reader points at them."""
     names: tuple[str, ...] = ()
     """A name for each point, such as its setting. It is shown when the reader points at the point."""
+
+    @property
+    def tinted(self) -> bool:
+        """Whether the chart's colour scale gives the colours of the points."""
+        return self.color is not None and self.mark == "point"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ CONFIG: dict[str, Any] = {
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     # Without this, Vega-Lite leaves out points without a colour, whatever the colour's condition says.
-    "scale": {"invalid": {"fill": {"value": GREY}, "stroke": {"value": GREY}}},
+    "scale": {"invalid": {"fill": {"value": GREY}}},
     "axis": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",

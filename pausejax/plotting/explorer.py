@@ -30,8 +30,12 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
     told = [{"field": "label", "title": "setting"}]
     for i, axis in enumerate(sweep.axes):
         title = tip("", axis.label)["title"]
-        told.append({"field": f"t{i}" if axis.names else f"c{i}", "title": title, "type": "nominal"})
-    looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
+        told.append({"field": f"t{i}", "title": title, "type": "nominal"})
+    texts = [f"names.c{i}[datum.c{i}]" if axis.names else f"datum.c{i}" for i, axis in enumerate(sweep.axes)]
+    lacking = ["–" if i < sweep.parameters else "not finite" for i in columns]
+    looked_up = [
+        {"calculate": f"isValid(datum.c{i}) ? {texts[i]} : '{lacking[i]}'", "as": f"t{i}"} for i in columns
+    ]
     faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
     # A parameter is shown with almost all digits, so that a reader can use the value in a spec.
     digits = [12 if i < sweep.parameters else 5 for i in columns]

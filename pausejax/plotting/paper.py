@@ -209,7 +209,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
     if one.mark == "ring":
         points |= {"s": 22, "facecolor": "none", "edgecolor": "black", "zorder": 4}
         del points["color"]
-    elif one.color is not None and norm is not None:
+    elif one.tinted and one.color is not None and norm is not None:
         shades = matplotlib.colormaps[_COLORS](norm(np.ma.masked_invalid(one.color)))
         shades[~np.isfinite(one.color)] = matplotlib.colors.to_rgba("0.6")
         points["color"] = shades

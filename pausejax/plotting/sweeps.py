@@ -237,7 +237,7 @@ def _pareto(
     third = np.where(np.isfinite(values[2]), values[2], np.nan) if len(metrics) > 2 else None
 
     def points(label: str, mine: np.ndarray, **more: Any) -> Series:
-        color = None if third is None or more.get("mark") in ("ring", "cross") else third[mine]
+        color = None if third is None else third[mine]
         return Series(label, across[mine], up[mine], color=color, names=tuple(labels[mine]), **more)
 
     drawn = [

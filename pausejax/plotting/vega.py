@@ -205,7 +205,7 @@ class _Writer:
             tinted = kind.startswith("tinted")
             by = shade(self.chart.color, list(color_ends(self.chart)), self.legend) if tinted else color
             shape = {"type": "point", "size": 34, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
-            paint = {("fill" if shape["filled"] else "stroke") if tinted else "color": by}
+            paint = {"fill" if tinted else "color": by}
             layers.append(_layer(kind, shape, {**self._places(), **paint, "tooltip": tooltip}))
         return layers or [{"mark": "point", "encoding": self._places()}]
 
@@ -239,6 +239,7 @@ class _Writer:
         lower limit."""
         both = "format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g')"
         steps = {"interval": f"isValid(datum.low) ? {both} : ''"}
+        steps["value"] = "isValid(datum.shade) ? format(datum.shade, '.4~g') : 'not finite'"
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
             named = f"{self.names}.{letter}[round(datum.{letter})]"
             steps["at_" + letter] = named if axis.names else f"format(datum.{letter}, '.5~g')"
@@ -252,7 +253,7 @@ class _Writer:
         found += [tip("interval", "95 %")] if any(one.low is not None for one in self.panel.series) else []
         found += [tip("name", "setting")] if named else []
         if self.chart.color and any(one.color is not None for one in self.panel.series):
-            found.append(tip("shade", self.chart.color.label))
+            found.append(tip("value", self.chart.color.label))
         return found
 
 
@@ -262,7 +263,7 @@ def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[st
 
 def _kind(one: Series) -> str:
     """Returns the mark of a series, with "tinted " before it if its colours show values."""
-    return f"tinted {one.mark}" if one.color is not None and one.mark not in _JOINED else one.mark
+    return f"tinted {one.mark}" if one.tinted else one.mark
 
 
 def _dash(style: int) -> list[float]:

@@ -14,6 +14,7 @@ from pausejax.execution.displays import Form, showing
 from pausejax.execution.play import Executor, play
 from pausejax.execution.progress import StudyMeter
 from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.parts import PartError
 from pausejax.results.stores import Store
 from pausejax.searches.goal import figures_at
 from pausejax.searches.result import Finalist, SearchResult
@@ -115,13 +116,13 @@ def confirm(
     study = confirmation(result, seeds)
     try:
         return compare(result, played(study))
-    except spec.SpecError as mistake:
-        # The default setting may not fit the data, such as 30 clients and few samples.
+    except (spec.SpecError, PartError) as mistake:
+        # The default setting may not fit the data, such as 30 clients and few samples, or fail in its rounds.
         if DEFAULT not in {policy.label for policy in study.policies}:
             raise
         try:
             return compare(result, played(confirmation(result, seeds, with_default=False)))
-        except spec.SpecError as again:
+        except (spec.SpecError, PartError) as again:
             raise mistake from again
 
 

@@ -3,7 +3,8 @@
 Charts and page are made only from the record of the search, so they can be made again at any later time.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -67,6 +68,8 @@ class Record(NamedTuple):
     """The table that compares the best settings on fresh seeds, row by row."""
     title: str
     """Title and caption of the table `finalists`."""
+    runs: str
+    """Hash of the identities of the search's runs."""
 
     def values(self, trials: Sequence[Row]) -> np.ndarray:
         """Returns the metrics of some trials, float64 [n, metrics]; NaN where a trial has no finite value."""
@@ -108,7 +111,7 @@ class Record(NamedTuple):
             if wrong := schema.search_problem(held):
                 raise ValueError(wrong)
             return cls(
-                **{key: str(held[key]) for key in ("name", "asked", "summary", "title")},
+                **{key: str(held[key]) for key in ("name", "asked", "summary", "title", "runs")},
                 metrics=tuple(Metric(**one) for one in held["metrics"]),
                 dimensions=tuple(Dimension(**one) for one in held["dimensions"]),
                 trials=tuple(Row(**one) for one in held["trials"]),
@@ -118,6 +121,11 @@ class Record(NamedTuple):
         except (KeyError, TypeError, ValueError) as error:
             again = "The same `pausejax search` repairs it"
             raise ValueError(f"{folder}: {FILE} is damaged ({error}). {again}") from error
+
+
+def hash_of(identities: Iterable[str]) -> str:
+    """Returns a hash of the identities of a search's runs, in any order."""
+    return hashlib.sha256(" ".join(sorted(map(str, identities))).encode()).hexdigest()
 
 
 def charts(record: Record) -> Charts:

@@ -131,7 +131,7 @@ class SearchResult(NamedTuple):
 
 def record_of(result: SearchResult) -> "Record":
     """Makes the record of a finished search, with its finalists on fresh seeds."""
-    from pausejax.searches.report import Dimension, Metric, Record
+    from pausejax.searches.report import Dimension, Metric, Record, hash_of
 
     study, goal = result.study, result.goal
     known, parameters = study.outputs.metrics, study.words.parameters
@@ -157,6 +157,7 @@ def record_of(result: SearchResult) -> "Record":
         headings,
         rows,
         f"{title}. {caption(result)}",
+        hash_of(result.plan.identities),
     )
 
 
@@ -239,7 +240,9 @@ def summary(result: SearchResult) -> str:
     words += ["no setting keeps the constraints"] if best.violation > 0 else []
     words += ["no setting has a value for every metric"] if np.isnan(best.values).any() else []
     if result.finalists and result.space.defaults().key not in {one.setting.key for one in result.finalists}:
-        words.append("the defaults are not compared, because they do not fit the fixed values of the spec")
+        words.append(
+            "the defaults are not compared, because they can't be simulated with the rest of the spec"
+        )
     if early := sum(trial.short for trial in result.trials):
         words.append(
             f"{early} settings: the last of {result.study.rounds} rounds ended before "

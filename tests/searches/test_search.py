@@ -2,6 +2,7 @@
 
 import contextlib
 
+import jax.numpy as jnp
 import numpy as np
 import optuna
 import pytest
@@ -13,6 +14,7 @@ from pausejax.execution import rounds
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
 from pausejax.execution.program import GroupProgram
+from pausejax.policies import cohort, memoryless
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm, search_file
@@ -347,6 +349,26 @@ def test_defaults_that_do_not_fit_the_data_are_no_finalists():
         train_samples=200,
         num_clients=15,
         batch_size=[4, 8],
+    )
+    assert [one.label for one in found.finalists] == ["best", "second"]
+    assert "the defaults are not compared" in repr(found)
+
+
+@pytest.mark.slow
+def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts):
+    @pausejax.policy
+    def strided(*, num_clients, clients_per_round, stride: float = 0.0):
+        """Selects one client twice at its default."""
+
+        def select(key, state, view):
+            places = jnp.arange(clients_per_round, dtype=jnp.float32) * stride
+            return cohort(places.astype(jnp.int32), state.data_share)
+
+        return memoryless(select)
+
+    asked = {"mode": "bandit", "rounds": 5, "num_clients": 8, "clients_per_round": 2, "seeds": 1}
+    found = pausejax.search(
+        "strided", trials=4, metric="mean_latency", fresh_seeds=2, stride={"uniform": [1, 3]}, **asked
     )
     assert [one.label for one in found.finalists] == ["best", "second"]
     assert "the defaults are not compared" in repr(found)
