@@ -153,13 +153,14 @@ def resample(times: np.ndarray, values: np.ndarray, points: int = 200) -> tuple[
 
     Returns:
       Times, [points], and the last value of each run up to each time, [runs, points]. The times begin when
-      every run has a value, and end when the first run ends. NaN ends the curve of a run. A run without any
-      value is left out.
+      every run has a value, and end when the first run ends; if this is earlier, there are none. NaN ends the
+      curve of a run. A run without any value is left out.
     """
     known = np.isfinite(times) & ~np.isnan(values)
     curves = [(t[there], v[there]) for t, v, there in zip(times, values, known, strict=True) if there.any()]
     if not curves:
         return np.zeros(0), np.zeros((0, 0))
     begin = max(t[0] for t, _ in curves)
-    grid = np.linspace(begin, max(min(t[-1] for t, _ in curves), begin), points)
+    end = min(t[-1] for t, _ in curves)
+    grid = np.linspace(begin, end, points) if end > begin else np.full(int(end == begin), begin)
     return grid, np.stack([v[np.searchsorted(t, grid, side="right") - 1] for t, v in curves])

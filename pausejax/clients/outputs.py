@@ -118,13 +118,15 @@ def variables(study: Study) -> dict[str, Variable]:
     """
     absent = _absent(study)
     found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
+    taken = _taken(study)
     for task in tasks_of(study):
         found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
         if study.client_metrics:
             found[client_metric_name(task)] = client_metric(task)[0]
+            taken |= client_metric(task)[1].keys()
         for name in ("train_loss", "test_loss"):
             found[name] = found[name]._replace(units=task.loss_unit)
-    return found | variables_of(study, _taken(study) | found.keys())
+    return found | variables_of(study, taken | found.keys())
 
 
 def _protected(study: Study) -> set[str]:

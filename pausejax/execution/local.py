@@ -193,8 +193,9 @@ class LocalExecutor:
             raise
 
     def close(self) -> None:
-        """Ends the threads that compile."""
+        """Ends the threads that compile. The executor can then play another study."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads = ThreadPoolExecutor(os.cpu_count())  # starts threads when there is work
 
     def _execute_batch(
         self,

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import imported, is_outdated
+from pausejax.parts.imports import SourceFinder, imported, is_outdated
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
@@ -125,8 +125,9 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     _forget_helpers(entry, module, beside)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
-    # Python detects outdated bytecode by the source's time in seconds and its size. Both can stay equal while
-    # a file is edited.
+    finder = SourceFinder(base.resolve())
+    sys.meta_path.insert(0, finder)
+    # Bytecode of modules elsewhere would hide whether their files change within a second.
     writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         importlib.invalidate_caches()
@@ -137,6 +138,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         raise PartError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
     finally:
         sys.path.remove(str(base))
+        sys.meta_path.remove(finder)
         sys.dont_write_bytecode = writes_none
     loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
     for name, path in loaded.items():
@@ -146,7 +148,11 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     for name, path in elsewhere.items():
         if name in sys.modules:
             _IMPORTED[path] = (getattr(sys.modules[name], "__spec__", None), digests[name])
-    files = {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*beside.values()})}
+    read = finder.contents  # a file may have changed since it was executed
+    files = {
+        path.relative_to(base).as_posix(): read[path] if path in read else path.read_bytes()
+        for path in sorted({*beside.values()})
+    }
     return Source(entry, module, files, elsewhere, digests)
 
 

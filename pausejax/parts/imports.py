@@ -6,8 +6,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from pausejax.parts.origin import of_others
 
 
 def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
@@ -55,6 +60,50 @@ def _folders(base: Path, top: str) -> list[Path]:
         return [Path(found.origin).with_suffix("")]
     elsewhere = list(map(Path, found.submodule_search_locations or ())) if found else []
     return elsewhere if found and found.has_location else [beside, *elsewhere]
+
+
+class SourceFinder(MetaPathFinder):
+    """Finder that executes the modules in one folder from their sources, and keeps what it has read.
+
+    Python's own loader may execute old bytecode: it compares only the source's time in seconds and its size,
+    and both can stay equal while a file is edited.
+
+    Args:
+      base: the folder.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self.contents: dict[Path, bytes] = {}
+        """The content of each executed file."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns the spec of a module in the folder; None for other modules."""
+        found = PathFinder.find_spec(name, path, target)
+        if found and type(found.loader) is SourceFileLoader:
+            file = Path(found.loader.path).resolve()
+            if file.is_relative_to(self._base) and not of_others(file):
+                found.loader = _Loader(name, found.loader.path, self.contents)
+                return found
+        return None
+
+
+class _Loader(SourceFileLoader):
+    """Loader that reads and writes no bytecode."""
+
+    def __init__(self, name: str, path: str, contents: dict[Path, bytes]) -> None:
+        super().__init__(name, path)
+        self._contents = contents
+
+    def path_stats(self, path: str) -> Any:
+        """Raises an OSError: without a source's time, Python ignores bytecode."""
+        raise OSError
+
+    def get_data(self, path: str) -> bytes:
+        """Returns the content of a file."""
+        found = super().get_data(path)
+        self._contents[Path(path).resolve()] = found
+        return found
 
 
 def is_outdated(module: ModuleType, path: Path) -> bool:

@@ -175,6 +175,16 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
     return np.unique(np.clip(kept, 0, count - 1))
 
 
+def isolated(values: np.ndarray) -> np.ndarray:
+    """Returns whether each point of a line lies between gaps, bool [n]. A line would not show it.
+
+    Args:
+      values: y values of the line, float [n]; NaN is a gap.
+    """
+    there = np.concatenate([[False], np.isfinite(values), [False]])
+    return there[1:-1] & ~there[:-2] & ~there[2:]
+
+
 def color_ends(chart: ChartData) -> tuple[float, float]:
     """Returns the lowest and highest finite value of a chart's colours; (0, 1) if there is none. Equal values
     are moved 0.5 down and up."""

@@ -14,7 +14,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pausejax.plotting.data import ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.data import ChartData, Panel, Series, color_ends, isolated, look, thinned
 from pausejax.plotting.ticks import set_ticks
 from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plain
 
@@ -198,9 +198,14 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         style |= {"drawstyle": f"steps-{step}" if step else "default", "linewidth": kind.width}
         style |= {"marker": "o" if len(one.x) <= _FEW and not step else "", "markersize": 2}
         axes.plot(one.x[kept], one.y[kept], label=label, **style)
+        lone = kept[isolated(one.y[kept])]
+        if lone.size:
+            axes.plot(one.x[lone], one.y[lone], **style | {"linestyle": "", "marker": "o"})
         if one.low is not None and one.high is not None:
             band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
             axes.fill_between(one.x[kept], one.low[kept], one.high[kept], **band)
+            if lone.size:
+                axes.vlines(one.x[lone], one.low[lone], one.high[lone], color=kind.color, linewidth=0.7)
         return
     if one.low is not None and one.high is not None:
         axes.vlines(one.x, one.low, one.high, color=kind.color, linewidth=0.7)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.plotting.data import GREY, ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.data import GREY, ChartData, Panel, Series, color_ends, isolated, look, thinned
 from pausejax.plotting.encodings import (
     CONFIG,
     NOTEBOOK,
@@ -28,7 +28,7 @@ from pausejax.plotting.encodings import (
 MOST_POINTS = 300
 """Largest number of points of a line."""
 _HEIGHT = 230
-_ARRAYS = ("x", "y", "low", "high", "shade", "name")
+_ARRAYS = ("x", "y", "low", "high", "shade", "isolated", "name")
 _MOST_NUMBERS = 150
 """Largest number of cells of a heat map that shows their values."""
 _PALE = 0.55
@@ -138,6 +138,8 @@ class _Writer:
         some = thinned(one.y, self.most) if one.mark == "line" else np.arange(len(one.x))
         columns = {"x": one.x, "y": one.y, "low": one.low, "high": one.high, "shade": one.color}
         found = {k: [] if v is None else numbers(np.asarray(v)[some]) for k, v in columns.items()}
+        lone = isolated(one.y[some]) if one.mark in _JOINED else np.zeros(0, bool)
+        found["isolated"] = lone.astype(int).tolist() if lone.any() else []
         name = [one.names[place] for place in some] if one.names else []
         known = {"ink": ink(one.style)} if self.page else {}
         return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
@@ -196,6 +198,12 @@ class _Writer:
         for kind in (kind for kind in _JOINED if kind in kinds):
             how = {"color": color, "strokeDash": dash, "strokeWidth": width}
             layers.append(_layer(kind, {"type": "line", **_JOINED[kind]}, self._places() | how))
+            if any(isolated(one.y).any() for one in series if _kind(one) == kind):
+                dots = [({"type": "point", "filled": True, "size": 20}, self._places() | {"color": color})]
+                dots += [({"type": "rule"}, between)] if kind in bands else []
+                layers += [
+                    _layer(kind, {**dot, "clip": True}, where, "datum.isolated") for dot, where in dots
+                ]
             if not self.page:
                 near = {"type": "point", "opacity": 0, "size": 60, "clip": True}
                 layers.append(_layer(kind, near, {**self._places(), "tooltip": tooltip}))
@@ -257,8 +265,9 @@ class _Writer:
         return found
 
 
-def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[str, Any]:
-    return {"transform": [{"filter": {"field": "mark", "equal": kind}}], "mark": mark, "encoding": encoding}
+def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any], *also: str) -> dict[str, Any]:
+    steps: list[Any] = [{"filter": {"field": "mark", "equal": kind}}, *({"filter": test} for test in also)]
+    return {"transform": steps, "mark": mark, "encoding": encoding}
 
 
 def _kind(one: Series) -> str:

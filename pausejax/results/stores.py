@@ -234,8 +234,8 @@ class MemoryStore(Store):
     def __init__(self, layouts: Layouts | None = None) -> None:
         super().__init__(layouts)
         self._parts: list[tuple[Sequence[Run], Arrays]] = []
-        self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
-        """For each run, the index of the written batch that holds it, and its row in this batch."""
+        self._place_of: dict[str, tuple[int, int]] = {}
+        """For each identity, the index of the written batch that holds the run, and its row in this batch."""
 
     def __str__(self) -> str:
         return "memory"
@@ -243,18 +243,23 @@ class MemoryStore(Store):
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
         part = len(self._parts)
         self._parts.append((runs, arrays))
-        self._place_of |= {(run.policy, run.identity): (part, row) for row, run in enumerate(runs)}
+        self._place_of |= {run.identity: (part, row) for row, run in enumerate(runs)}
 
     def load(self, runs: Sequence[Run]) -> Arrays:
-        places = [self._place_of[run.policy, run.identity] for run in runs]
+        places = [self._place_of[run.identity] for run in runs]
         names = self._parts[places[0][0]][1]
         return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
 
     def build_if_complete(self, plan: Plan) -> int:
-        return sum((run.policy, run.identity) not in self._place_of for run in plan.runs)
+        return sum(run.identity not in self._place_of for run in plan.runs)
 
     def result(self, plan: Plan) -> xr.Dataset:
         placed = [(self._table_of(plan).places(runs), arrays) for runs, arrays in self._parts]
+        written = {place for places, _ in placed for place in places}
+        for place in {*range(len(plan.runs))} - written:  # a run of another policy has the same identity
+            part, row = self._place_of[plan.runs[place].identity]
+            arrays = {name: array[row : row + 1] for name, array in self._parts[part][1].items()}
+            placed.append(([place], arrays))
         return with_provenance(with_eval_elapsed(labels.merge(plan, placed)), [labels.provenance()])
 
 

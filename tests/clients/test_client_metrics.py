@@ -51,6 +51,17 @@ def partitions(draw):
     return Partition(order.astype(np.int32), np.array(sizes, np.int32))
 
 
+def test_quantities_may_not_have_the_names_of_client_metrics(own_parts):
+    @pausejax.quantity(units="1", maximize=True)
+    def worst_client_accuracy(seen):
+        return 1.0
+
+    asked = {"policy": [{"name": "random"}], "quantities": ["worst_client_accuracy"]}
+    assert "worst_client_accuracy" in parse(asked).outputs.metrics
+    with pytest.raises(ValueError, match="quantity worst_client_accuracy: this name is taken"):
+        parse({**asked, "client_metrics": True}).outputs  # noqa: B018
+
+
 @pytest.mark.slow
 @given(partitions(), st.floats(0, 0.999), st.integers(0, 2**32 - 1))
 def test_a_share_of_each_client_is_kept_out_and_the_rest_is_trained_on(whole, share, seed):

@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import py_compile
 import subprocess
 import sys
 import textwrap
@@ -155,6 +157,23 @@ def test_modules_of_ones_own_in_another_folder_count_too(tmp_path, monkeypatch, 
     assert begins == [1, 2, 1] and digests[0] == digests[2] != digests[1]
     assert set(study.parts.sources[0].files) == {"mine.py"}
     forget_lab()
+
+
+def test_the_text_of_a_file_is_what_is_executed_and_kept(tmp_path):
+    """Not old bytecode of the same size and time; and not a text that comes while the file is executed."""
+    spec, own = write(tmp_path, 0), tmp_path / "mine.py"
+    os.utime(own, (1e9, 1e9))
+    py_compile.compile(str(own))
+    write(tmp_path, 3)
+    os.utime(own, (1e9, 1e9))
+    study = kinds.load(spec)
+    assert study.parts.get("policy", "first_ones").parameters["start"].default == 3
+    itself = "from pathlib import Path\nPath(__file__).write_text(Path(__file__).read_text() + '#')\n"
+    write(tmp_path, 4, more=itself)
+    text = own.read_bytes()
+    (source,) = kinds.load(spec).parts.sources
+    assert source.files["mine.py"] == text == own.read_bytes()[:-1]
+    assert not source.is_current(tmp_path)
 
 
 @pytest.mark.parametrize("before", ["a study", "the session"])

@@ -88,7 +88,8 @@ def test_runs_without_a_value_are_left_out_and_said(against):
     """One was stopped before its first evaluation; the mean is over the others, and the caption says so."""
     runs = runs_at(1.0)
     runs["max_leakage"][1] = np.nan
-    chart = curves(one_panel(runs, runs_at(2.0)), LEAKAGE, against)
+    times = (("run", "round"), np.tile([1.0, 2.0, 3.0], (3, 1)))
+    chart = curves(one_panel(*(one.assign(elapsed=times) for one in (runs, runs_at(2.0)))), LEAKAGE, against)
     (panel,) = chart.panels
     assert "runs without a value are left out: a (1 of 3 runs)" in panel.note
     assert "mean over 2 to 3 seeds" in chart.caption

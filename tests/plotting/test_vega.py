@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from pausejax.plotting import explorer, vega
+from pausejax.plotting import explorer, paper, vega
 from pausejax.plotting.data import GREY, PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
@@ -206,6 +206,25 @@ def test_labels_of_a_colour_scale_are_its_numbers(scale, low, high):
     found = [float(text.replace("−", "-")) for text in re.findall(r">([^<>]+)</text>", labels)]
     assert len(found) >= 2 and all(low * 0.999 <= number <= high * 1.001 for number in found)
     assert len(set(found)) == len(found)
+
+
+def test_points_between_gaps_are_drawn():
+    """A line without length has no ink, in either renderer."""
+    vl_convert = pytest.importorskip("vl_convert", reason="no vl-convert-python, of the extra test")
+    x = np.arange(4.0)
+    for mark in ("line", "step"):
+        for y, count in (([1, np.nan, 2, 2], 1), ([np.nan, 3, np.nan, 4], 2), ([1, 2, 3, 4], 0)):
+            y = np.array(y, float)
+            line = Series("a", x, y, low=y - 1, high=y + 1, mark=mark)
+            chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (line,)),))
+            for document in (vega.spec(chart, chart.panels[0]), vega.page_spec(chart, chart.panels[0])):
+                svg = vl_convert.vegalite_to_svg(vega.as_json(document), vl_version="6.4")
+                points = re.findall('<path [^>]*aria-roledescription="point"[^>]*>', svg)
+                # The specification for notebooks has transparent points to point at.
+                assert sum('opacity="0"' not in point for point in points) == count
+                assert len(re.findall('aria-roledescription="rule mark"', svg)) == count
+            (axes,) = paper.figure(chart).axes
+            assert sum(len(one.get_xdata()) for one in axes.lines if one.get_linestyle() == "None") == count
 
 
 def test_points_without_a_colour_are_drawn_in_grey():

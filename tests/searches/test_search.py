@@ -374,6 +374,21 @@ def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts):
     assert "the defaults are not compared" in repr(found)
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_policies_that_reach_the_same_values_share_runs(in_memory, tmp_path):
+    tables = [{"name": "pause", "label": label} for label in "ab"]
+    weights = {"generalization_weight": [1.0, 1000.0]}
+    asked = REGRET._replace(trials=4, metrics=("mean_latency",))
+    found = play(
+        {**BANDIT, "policy": tables, "reward": weights}, asked, None if in_memory else Folder(tmp_path)
+    )
+    result = found.result if in_memory else pausejax.open(tmp_path)
+    halves = [result.isel(run=result["policy"].values == label).sortby("identity") for label in "ab"]
+    assert halves[0].sizes["run"] == 4
+    for name, values in halves[0].data_vars.items():
+        np.testing.assert_array_equal(values, halves[1][name])
+
+
 def test_a_metric_whose_scale_the_search_chooses_is_said(regret):
     assert "cumulative_pseudo_regret is not comparable between settings with different α, γ" in summary(
         regret
