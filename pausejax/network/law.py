@@ -1,7 +1,7 @@
 """The interface of latency laws: the draw of a round, and the expectations that the oracle knows."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,13 +57,13 @@ def check_numbers(
 
 
 def floored(law: Law, min_latency: jax.Array | float) -> Law:
-    """Returns the law with all draws raised to at least τ_min, so that τ_min / τ is in (0, 1].
-
-    The law's own `expectation` is not changed.
-    """
-    unfloored = law.cdf
-    cdf = None if unfloored is None else lambda x: jnp.where(x < min_latency, 0.0, unfloored(x))
-    return law._replace(sample=lambda key: jnp.maximum(min_latency, law.sample(key)), cdf=cdf)
+    """Returns the law of latencies that are raised to at least τ_min, so that τ_min / τ is in (0, 1]."""
+    raised: dict[str, Any] = {"sample": lambda key: jnp.maximum(min_latency, law.sample(key))}
+    if (cdf := law.cdf) is not None:
+        raised["cdf"] = lambda x: jnp.where(x < min_latency, 0.0, cdf(x))
+    if (mean := law.expectation) is not None:
+        raised["expectation"] = lambda function: mean(lambda x: function(jnp.maximum(min_latency, x)))
+    return law._replace(**raised)
 
 
 def expected_latency(law: Law) -> jax.Array:

@@ -43,11 +43,11 @@
     tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 4))}px`;
   };
   const enlarge = (box) => {
-    const view = views.get(box), spans = ["zoom_x", "zoom_y"].map((name) => view?.signal(name) ?? []);
-    const [x_ends, y_ends] = spans.map((span, i) => span.map((pixel) => view.scale("xy"[i]).invert(pixel)).sort((a, b) => a - b));
-    if (spans.every(([from, to]) => Math.abs(to - from) > 5)) set(box, { x_ends, y_ends, zoom_x: [0, 0], zoom_y: [0, 0] });
+    const view = views.get(box), [drawn] = view?.data("zoom_store") ?? []; // in the units of the axes
+    const ends = Object.fromEntries((drawn?.fields ?? []).map(({ channel }, i) => [channel, [...drawn.values[i]].sort((a, b) => a - b)])), size = ([letter, [low, high]]) => Math.abs(view.scale(letter)(high) - view.scale(letter)(low));
+    if (drawn && Object.entries(ends).every((one) => size(one) > 5)) set(box, { x_ends: ends.x, y_ends: ends.y, zoom_x: [0, 0], zoom_y: [0, 0] });
   };
-  let held = null; // the plot in which a box is being drawn
+  let held; // the plot in which a box is being drawn
   for (const box of plots) {
     box.onpointermove = (event) => (held ? quiet() : tell(box, event));
     box.onpointerdown = (event) => (event.pointerType === "mouse" ? (held = box) : tell(box, event));
@@ -55,7 +55,7 @@
     box.ondblclick = () => set(box, Object.fromEntries(specOf(box).params.slice(2).map((one) => [one.name, one.value])));
   }
   for (const type of ["pointerdown", "scroll"]) addEventListener(type, quiet, true);
-  addEventListener("pointerup", () => { const box = held; held = null; if (box && !coarse) setTimeout(() => enlarge(box)); });
+  addEventListener("pointerup", () => { if (held && !coarse) setTimeout(enlarge, 0, held); held = null; });
   for (const button of all(".chip")) button.onclick = ({ currentTarget: { dataset: { label } } }) => {
     if (label === undefined) hidden.clear(); else if (!hidden.delete(label)) hidden.add(label);
     for (const chip of all("[data-label]")) chip.ariaPressed = !hidden.has(chip.dataset.label);

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
+from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, isolated, look
 
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -64,7 +64,9 @@ def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = N
     axis: Axis = getattr(panel, letter)
     alike, found = values_along(chart, panel, letter)
     found += [[-0.5, one.cells.shape[letter == "x"] - 0.5] for one in alike if one.cells is not None]
-    joined = letter == "x" and all(one.mark in ("line", "step") for other in alike for one in other.series)
+    every = [one for other in alike for one in other.series]
+    joined = letter == "x" and all(one.mark in ("line", "step") for one in every)
+    joined = joined and not any(isolated(one.y).any() for one in every)  # which would lie on the frame
     axis = dataclasses.replace(axis, scale=scale or axis.scale)
     return within(axis, found, 0.0 if joined or any(other.cells is not None for other in alike) else 0.04)
 

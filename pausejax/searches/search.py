@@ -20,6 +20,7 @@ from pausejax.execution.play import Executor, play_batches, report_runs, start_t
 from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.results import labels
+from pausejax.results.exchange import result_name
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore, Store
 from pausejax.rounding import reaches
@@ -33,7 +34,7 @@ from pausejax.searches.sampler import Sampler, versions
 from pausejax.searches.space import Setting, Space, space_of
 from pausejax.study.plan import plan_of
 from pausejax.study.runs import Run
-from pausejax.study.spec import refuse_changed_files
+from pausejax.study.spec import SpecError, refuse_changed_files
 from pausejax.study.study import Plan, Study
 
 _STEPS = 32
@@ -84,10 +85,13 @@ def search(
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
     ready = held is None
+    # Then the folder holds all runs of this search, or the result of another one.
+    ended = held is None and folder is not None and result_name(folder) is not None
     if held is None:
         _make_programs(executor, everything, store)
-        more = {"lists": executor.workers, "batch": _batch(study, options)}
-        held = search_file.write(folder, wanted, more) if folder else {**wanted, **more}
+        held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
+        if folder and not ended:
+            held = search_file.write(folder, held)
     if tracker:
         start_tracker(tracker, everything)
     steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])
@@ -99,6 +103,9 @@ def search(
             work = unfinished(
                 [Batch(group, group.runs, held["batch"] * seeds) for group in plan.groups], finished
             )
+            if work and ended:
+                wrong = f"{search_file.NAME} is missing or damaged, and the result lacks runs of this search"
+                raise SpecError([f"--out {folder}: {wrong}. Choose another folder"])
             if work and not ready:
                 _make_programs(executor, everything, store)
                 ready = True
@@ -115,6 +122,8 @@ def search(
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
+        if folder:
+            search_file.write(folder, held)
         if missing := store.build_if_complete(plan):
             raise OSError(f"{store}: {missing} finished runs are missing. Was the folder moved or cleared?")
         if tracker and folder:

@@ -86,19 +86,18 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     return held
 
 
-def write(folder: Folder, wanted: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the file `search.json`, unless another process has written it; returns the file's content.
+def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the file `search.json`, unless there is an intact one; returns the file's content.
 
     Args:
       folder: the folder of the search.
-      wanted: the values of "spec", "options", "versions" and "files" in this process.
-      more: further values, which the process that writes the file decides for all.
+      content: the values of "spec", "options", "versions" and "files" in this process, and "lists" and
+        "batch", which the process that writes the file decides for all.
 
     Raises:
       SpecError: meanwhile another process has begun another search in the folder.
       OSError: the file can't be written, for example because no space is left.
     """
-    content = {**wanted, **more}
     with folder.lock(study_folder.LOCK):
         try:
             held = dict(read_sealed(folder, NAME))
@@ -107,8 +106,8 @@ def write(folder: Folder, wanted: Mapping[str, Any], more: Mapping[str, Any]) ->
                 folder.remove(NAME)
                 events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
             write_sealed(folder, NAME, content)
-            return content
-    _refuse_another(folder, held, wanted)
+            return dict(content)
+    _refuse_another(folder, held, {key: content[key] for key in ("spec", "options", "versions", "files")})
     return held
 
 

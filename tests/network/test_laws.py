@@ -241,3 +241,12 @@ def test_what_a_law_knows_outlives_its_check():
         network.checked_law(law, part, 4).cdf(jnp.ones((2, 1)))
     with pytest.raises(parts.PartError, match=r"expectation returns float32 \[3\]; must be float32 \[4\]"):
         network.expected_latency(network.checked_law(law, part, 4))
+
+
+def test_the_expectation_of_ones_own_law_is_of_raised_latencies():
+    """Draws and `cdf` are raised to the least latency, so the expectation must be too."""
+    times = jnp.asarray([[0.1, 0.2], [0.3, 0.8]])
+    own = network.Law(lambda key: times[0], lambda function: jnp.mean(function(times), axis=0))
+    law = network.floored(own, 0.25)
+    np.testing.assert_allclose(network.expected_latency(law), [0.275, 0.525], rtol=1e-6)
+    np.testing.assert_allclose(network.expected_reward(law, 0.25), [(1 + 0.25 / 0.3) / 2, 0.65625], rtol=1e-6)

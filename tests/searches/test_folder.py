@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
 import jax
 import optuna
@@ -139,6 +140,21 @@ def test_a_search_that_was_killed_between_its_first_two_files_begins(searches, t
     ends_as_the_whole(searches, tmp_path / "again")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [flip, Path.unlink], ids=["flip", "remove"])
+def test_another_search_replaces_no_result(searches, tmp_path, damage):
+    whole, again = searches[0] / "whole", tmp_path / "again"
+    shutil.copytree(whole, again)
+    (tmp_path / "whole").symlink_to(whole)
+    damage(again / "search.json")
+    before = {path: path.read_bytes() for path in (again / "results.zarr").rglob("*") if path.is_file()}
+    with pytest.raises(SpecError, match=r"search\.json is missing or damaged, and the result lacks runs of"):
+        play(BANDIT, ASKED._replace(sampler="random"), Folder(again))
+    assert before == {path: path.read_bytes() for path in before}
+    ends_as_the_whole(searches, again)
+    assert (again / "search.json").read_bytes() == (whole / "search.json").read_bytes()
+
+
 def test_another_optuna_is_refused_before_anything_is_played(killed, monkeypatch):
     monkeypatch.setattr(optuna, "__version__", "4.2.1")
     monkeypatch.setattr(rounds, "play_rounds", None)
@@ -261,7 +277,7 @@ def test_a_search_whose_files_have_changed_is_refused_in_a_line(tmp_path):
     """At once, whether `search.json` is intact or damaged."""
     folder = Folder(tmp_path)
     wanted = {"spec": "", "options": {}, "versions": {}, "files": {"my.py": "1", "trace.csv": "2"}}
-    search_file.write(folder, wanted, {"lists": 1})
+    search_file.write(folder, {**wanted, "lists": 1})
     folder.write(study_folder.SPEC, b"")
     write_sealed(folder, study_folder.FILES, wanted["files"])
     assert search_file.read(folder, wanted)["lists"] == 1
