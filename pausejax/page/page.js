@@ -16,7 +16,7 @@
     views.get(box)?.finalize();
     await vegaEmbed(box, spec, options).then(({ view }) => views.set(box, view), (error) => { box.textContent = `not drawn: ${error}`; });
   };
-  const short = (value) => String(Number(value.toPrecision(4)));
+  const short = (value, digits = 4) => String(Number(value.toPrecision(digits)));
   const quiet = () => [tip, ...all(".guide")].forEach((shown) => { shown.hidden = true; });
   const tell = (box, event) => {
     quiet();
@@ -31,7 +31,7 @@
     if (!known.length) return;
     const hits = [...new Map(known.filter((hit) => hit.away < known[0].away + 12).reverse().map((hit) => [hit.one, hit])).values()];
     const value = known[0].one.x[known[0].place], off = (hit) => Math.abs(height(hit) - up);
-    tip.replaceChildren(made("b", `${usermeta.labels[0]} ${params[0].value.x[Math.round(value)] ?? short(value)}`));
+    tip.replaceChildren(made("b", `${usermeta.labels[0]} ${params[0].value.x[Math.round(value)] ?? short(value, 8)}`));
     for (const { one, place } of hits.sort((a, b) => off(a) - off(b)).slice(0, 16).sort((a, b) => height(a) - height(b))) {
       const interval = one.low[place] == null ? "" : ` (${short(one.low[place])} to ${short(one.high[place])})`, own = one.x[place];
       tip.append(made("div", made("i"), made("span", one.series), made("span", short(one.y[place]) + interval + (own === value ? "" : ` at ${short(own)}`))));

@@ -56,8 +56,8 @@ class Series:
     A label has the same index in all charts of a result.
     """
     color: np.ndarray | None = None
-    """Values on the chart's colour scale, float64 [n]. Points have the scale's colours, and are grey at NaN.
-    Rings and crosses only tell the value when the reader points at them."""
+    """Values on the chart's colour scale, float64 [n]. Points have the scale's colours; without a finite
+    value they are grey. Rings and crosses only tell the value when the reader points at them."""
     names: tuple[str, ...] = ()
     """A name for each point, such as its setting. It is shown when the reader points at the point."""
 

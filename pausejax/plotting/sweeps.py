@@ -234,7 +234,7 @@ def _pareto(
     front = every_front & there
     of_two = non_dominated(trusted[:, :2], ways[:2]) & there
     policy, labels = means[0]["policy"].values, np.array(means[0]["label"].values, object)
-    third = np.where(np.isfinite(values[2]), values[2], np.nan) if len(metrics) > 2 else None
+    third = values[2] if len(metrics) > 2 else None
 
     def points(label: str, mine: np.ndarray, **more: Any) -> Series:
         color = None if third is None else third[mine]
@@ -255,7 +255,7 @@ def _pareto(
         without = f"some runs have no value, so on no front: {lost.sum()}"
         drawn.append(points(without, lost, mark="cross", style=6))
     axes = [axis_for(metric, row[there]) for metric, row in zip(metrics, values, strict=True)]
-    unbounded = third is not None and np.isnan(third[there]).any()
+    unbounded = third is not None and not np.isfinite(third[there]).all()
     caption = (
         "Every setting, as means over its seeds. Rings: the Pareto front of all metrics"
         f"{', with 95 % intervals as bars' if noise else ''}. Line: the Pareto front of the two axes."

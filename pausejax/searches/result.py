@@ -181,7 +181,7 @@ def table(result: SearchResult) -> Table:
     )
     printed.add_column(headings[0], overflow="fold")
     for heading in headings[1:]:
-        printed.add_column(heading, justify="right")
+        printed.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         printed.add_row(*map(Text, row))
     return printed
