@@ -90,8 +90,8 @@ def search(
     if held is None:
         _make_programs(executor, everything, store)
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
-        if folder and not ended:
-            held = search_file.write(folder, held)
+        if folder:
+            held = search_file.write(folder, held, writes=not ended)
     if tracker:
         start_tracker(tracker, everything)
     steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])

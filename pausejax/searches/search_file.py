@@ -86,13 +86,14 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     return held
 
 
-def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
+def write(folder: Folder, content: Mapping[str, Any], *, writes: bool = True) -> dict[str, Any]:
     """Writes the file `search.json`, unless there is an intact one; returns the file's content.
 
     Args:
       folder: the folder of the search.
       content: the values of "spec", "options", "versions" and "files" in this process, and "lists" and
         "batch", which the process that writes the file decides for all.
+      writes: whether a missing or damaged file is written.
 
     Raises:
       SpecError: meanwhile another process has begun another search in the folder.
@@ -102,6 +103,8 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
         try:
             held = dict(read_sealed(folder, NAME))
         except (OSError, TypeError, ValueError) as error:
+            if not writes:
+                return dict(content)
             if not isinstance(error, FileNotFoundError):
                 folder.remove(NAME)
                 events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
