@@ -57,20 +57,22 @@ def levels_of(runs: xr.Dataset) -> Levels:
     return Levels(binned, tuple(cut), bins, {name: runs[name].values for name in bins})
 
 
-def medians(levels: Levels, axis: str, settings: xr.Dataset) -> np.ndarray:
-    """Returns for each policy and bin the median over the policy's runs in the bin.
+def at_own_medians(levels: Levels, axis: str, settings: xr.Dataset) -> xr.Dataset:
+    """Places the bins of a parameter at the medians of each policy's own values; keeps other parameters.
 
     Args:
       levels: the runs.
-      axis: a binned parameter.
-      settings: a data set with "policy" and the parameter, whose values are medians of bins, [settings].
-
-    Returns:
-      Values of the parameter, float64 [settings].
+      axis: a parameter.
+      settings: a data set with the coordinates "policy" and `axis`, whose values are those of `levels`.
     """
-    pairs = zip(settings["policy"].values, settings[axis].values, strict=True)
+    if axis not in levels.bins:
+        return settings
     policies, bins, values = levels.runs["policy"].values, levels.runs[axis].values, levels.unbinned[axis]
-    return np.array([np.median(values[(policies == one) & (bins == level)]) for one, level in pairs])
+    column = settings[axis].values.copy()
+    for place in np.flatnonzero(has(settings, axis)):
+        mine = (policies == settings["policy"].values[place]) & (bins == column[place])
+        column[place] = np.median(values[mine])
+    return settings.assign_coords({axis: (settings[axis].dims, column)})
 
 
 def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[float, str]]:

@@ -19,13 +19,13 @@ from pausejax.plotting.grid import factors, split, styles, words_for
 from pausejax.plotting.levels import (
     MAX_AXES,
     Levels,
+    at_own_medians,
     averaged,
     axis_for,
     charted_metrics,
     format_levels,
     left_out,
     levels_of,
-    medians,
     name_of,
     spans_decades,
     values_of,
@@ -160,17 +160,16 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
     seeds: list[int] = []
     band: dict[str, Any]
     for axis in levels.axes:
-        found = averaged(levels, metric, ("policy", axis))
+        found = at_own_medians(levels, axis, averaged(levels, metric, ("policy", axis)))
         x, places = _column(found, axis, name_of(axis, levels.runs))
         lines = []
         for policy in dict.fromkeys(levels.runs["policy"].values.tolist()):
             mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
             mine = mine[np.argsort(places[mine], kind="stable")]
-            own = medians(levels, axis, found.isel(setting=mine)) if axis in levels.bins else places[mine]
             mean, low, high = (found[key].values[mine] for key in ("mean", "low", "high"))
             band = {"low": low, "high": high} if np.isfinite(low).any() else {}
             if mine.size:
-                lines.append(Series(policy, own, mean, style=styles[policy], **band))
+                lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
                 seeds += found["count"].values[mine][np.isfinite(mean)].tolist()
         drawn.append((x, tuple(lines)))
     means = np.concatenate([np.zeros(0), *(one.y for _, lines in drawn for one in lines)])

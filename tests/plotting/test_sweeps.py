@@ -71,6 +71,9 @@ def test_points_of_binned_values_stand_at_values_of_their_own_policy():
     np.testing.assert_array_equal(found["a"].x, values["a"].reshape(8, 3)[:, 1])
     np.testing.assert_array_equal(found["b"].x, values["b"])
     assert "Values of γ are in bins, each at its median." in chart.caption
+    rows = [crossed(policy=[name], gamma=own) for name, own in {"a": [*range(1, 25)], "b": [0, 30]}.items()]
+    chart = sweeps.effects(runs := numbers([*rows[0], *rows[1]]), of(runs, "loss"))["main_effects_loss"]
+    assert chart.panels[0].x.scale == "linear" and series_of(chart.panels[0])["b"].x[0] == 0
 
 
 def test_main_effects_have_bands_over_seeds_and_one_scale():
