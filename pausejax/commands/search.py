@@ -1,6 +1,7 @@
 """`pausejax search`: searches the lists and ranges of a spec for the best settings."""
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,14 @@ def run(options: argparse.Namespace) -> None:
     prepare(study, asked, store.folder)  # before this process may wait for another one
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
-    with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:
+    with (
+        stop_on_signals() as stopping,
+        executors.executor(options, stopping) as executor,
+        contextlib.ExitStack() as stack,
+    ):
         meter = SearchMeter(study, asked, executor.devices)
-        with showing(meter, form), search_file.alone(store.folder, stopping):
+        with showing(meter, form):
+            stack.enter_context(search_file.alone(store.folder, stopping))
             result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)
         fresh = FolderStore(Folder(report.confirmation(options.out)), command=options.typed)
         try:

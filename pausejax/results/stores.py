@@ -11,6 +11,8 @@ from pausejax.analysis.made import with_provenance
 from pausejax.results import labels, parts, planned, study_folder
 from pausejax.results.blocks import ExpectedRuns, StoredRuns
 from pausejax.results.checkpoint import Checkpoint
+from pausejax.results.description import CHECKPOINTS
+from pausejax.results.exchange import LABELS
 from pausejax.results.folder import Folder
 from pausejax.results.layouts import Layouts
 from pausejax.results.study_folder import Contents
@@ -96,6 +98,10 @@ class Store:
 
     def result(self, plan: Plan) -> xr.Dataset:
         """Returns the labelled result of a plan whose runs are all finished, loaded into memory."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Removes the finished runs that are in no result yet, and the checkpoints."""
         raise NotImplementedError
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
@@ -218,6 +224,11 @@ class FolderStore(Store):
                 raise OSError(f"{self}: finished runs are missing. Was the folder moved or cleared?")
             yield result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
 
+    def discard(self) -> None:
+        for name in (parts.PARTS, CHECKPOINTS, LABELS):
+            self.folder.remove(name)
+        self._prepared, self._stored, self._latest = None, {}, None
+
     def build_if_complete(self, plan: Plan) -> int:
         return study_folder.build_if_complete(self.folder, plan, grows=self._grows)
 
@@ -249,6 +260,9 @@ class MemoryStore(Store):
         places = [self._place_of[run.identity] for run in runs]
         names = self._parts[places[0][0]][1]
         return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
+
+    def discard(self) -> None:
+        self._parts, self._place_of = [], {}
 
     def build_if_complete(self, plan: Plan) -> int:
         return sum(run.identity not in self._place_of for run in plan.runs)

@@ -1,7 +1,9 @@
 """Searches through and through: their runs are a plain sweep's, and a killed one ends as it would have."""
 
 import contextlib
+import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optuna
@@ -355,23 +357,36 @@ def test_defaults_that_do_not_fit_the_data_are_no_finalists():
 
 
 @pytest.mark.slow
-def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts):
+@pytest.mark.parametrize("chance", [1.0, 0.3])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts, tmp_path, chance, in_memory):
+    """In the first run, or in a later one, when other runs of the defaults have ended."""
+
     @pausejax.policy
     def strided(*, num_clients, clients_per_round, stride: float = 0.0):
-        """Selects one client twice at its default."""
+        """Selects one client twice at its default, by chance."""
 
         def select(key, state, view):
-            places = jnp.arange(clients_per_round, dtype=jnp.float32) * stride
-            return cohort(places.astype(jnp.int32), state.data_share)
+            step = jnp.where((stride > 0) | ~jax.random.bernoulli(key, chance), 1, 0)
+            return cohort(jnp.arange(clients_per_round, dtype=jnp.int32) * step, state.data_share)
 
         return memoryless(select)
 
-    asked = {"mode": "bandit", "rounds": 5, "num_clients": 8, "clients_per_round": 2, "seeds": 1}
-    found = pausejax.search(
-        "strided", trials=4, metric="mean_latency", fresh_seeds=2, stride={"uniform": [1, 3]}, **asked
-    )
-    assert [one.label for one in found.finalists] == ["best", "second"]
-    assert "the defaults are not compared" in repr(found)
+    spec = {**BANDIT, "rounds": 1, "policy": [{"name": "strided", "stride": {"uniform": [1, 3]}}]}
+    del spec["reward"]
+    played = play(spec, BALANCE._replace(trials=3))
+    folder = Folder(tmp_path)
+    for _ in range(2):
+        store = MemoryStore() if in_memory else FolderStore(folder)
+        with contextlib.closing(LocalExecutor(DataCache(), max_width=1)) as executor:
+            found = confirm.confirm(played, 8, executor, store)
+        assert [one.label for one in found.finalists] == ["best", "second"]
+        assert "the defaults are not compared" in repr(found)
+        assert found.confirmation.sizes["run"] == 16
+    if not in_memory:
+        with warnings.catch_warnings(action="error"):
+            assert pausejax.open(tmp_path).sizes["run"] == 16
+        assert not folder.names("parts")
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
