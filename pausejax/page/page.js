@@ -22,7 +22,7 @@
     quiet();
     const view = views.get(box), { data, params, usermeta } = specOf(box);
     if (!view || document.querySelector("#vg-tooltip-element.visible")) return;
-    const [left, top] = view.origin(), svg = box.getBoundingClientRect(), at = event.clientX - svg.left - left, up = event.clientY - svg.top - top;
+    const [left, top] = ["left", "top"].map((side, i) => view.origin()[i] + view.padding()[side]), svg = box.getBoundingClientRect(), at = event.clientX - svg.left - left, up = event.clientY - svg.top - top;
     const x = view.scale("x"), y = view.scale("y"), height = (hit) => y(hit.one.y[hit.place]);
     if (at < -4 || up < 0 || at > view.signal("width") + 4 || up > view.signal("height")) return;
     const lines = data.values.filter((one) => ["line", "step"].includes(one.mark) && !hidden.has(one.series));

@@ -104,8 +104,7 @@ def search(
                 [Batch(group, group.runs, held["batch"] * seeds) for group in plan.groups], finished
             )
             if work and ended:
-                wrong = f"{search_file.NAME} is missing or damaged, and the result lacks runs of this search"
-                raise SpecError([f"--out {folder}: {wrong}. Choose another folder"])
+                raise _another_result(folder)
             if work and not ready:
                 _make_programs(executor, everything, store)
                 ready = True
@@ -122,6 +121,8 @@ def search(
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
+        if ended and plan.known != contents.in_result:
+            raise _another_result(folder)
         if folder:
             search_file.write(folder, held)
         if missing := store.build_if_complete(plan):
@@ -152,6 +153,11 @@ def _make_programs(executor: Executor, everything: Plan, store: Store) -> None:
     """
     executor.layouts(everything, store)
     refuse_changed_files(everything.study)
+
+
+def _another_result(folder: Folder | None) -> SpecError:
+    wrong = f"{search_file.NAME} is missing or damaged, and the result has other runs than this search"
+    return SpecError([f"--out {folder}: {wrong}. Choose another folder"])
 
 
 class Preparation(NamedTuple):

@@ -83,6 +83,16 @@ def spot(box, across, upwards):
     return box["x"] + across * box["width"], box["y"] + upwards * box["height"]
 
 
+def ends_along(plot, letter, area):
+    """The values at both ends of a linear axis, by the places of its labels."""
+    labels = plot.locator(f".role-axis-label >> nth={'xy'.index(letter)}").locator("text").all()
+    shown = [(one.text_content(), one.bounding_box()) for one in labels if one.text_content()]
+    side = {"x": "width", "y": "height"}[letter]
+    places = [box[letter] + box[side] / 2 for _, box in shown]
+    slope, start = np.polyfit(places, [float(text.replace("−", "-")) for text, _ in shown], 1)
+    return np.array([start + slope * area[letter], start + slope * (area[letter] + area[side])])
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read_at_every_width_by_day_and_night(opened, width, scheme):
@@ -119,7 +129,7 @@ def test_pointing_at_lines_tells_all_of_them(opened):
 
 def test_pointing_at_lines_with_times_of_their_own_tells_the_time_of_each_value(opened):
     tab = opened()
-    _, box = plot_of(tab, "[data-chart=accuracy_vs_time]")
+    plot, box = plot_of(tab, "[data-chart=accuracy_vs_time]")
     tab.mouse.move(*spot(box, 0.6, 0.5))
     tip = tab.locator("#tip")
     head = float(tip.locator("b").inner_text().rsplit(" ", 1)[1])
@@ -131,6 +141,11 @@ def test_pointing_at_lines_with_times_of_their_own_tells_the_time_of_each_value(
         mean = (place + 1) * np.sqrt(own - 0.3 * place)
         np.testing.assert_allclose(float(value.split()[0]), mean, rtol=2e-3)
     assert sum(" at " in value for _, value in told) == len(HOSTILE) - 1
+    # The guide stands at this time.
+    area = plot.locator(".background").first.bounding_box()
+    low, high = ends_along(plot, "x", area)
+    guide = tab.locator(".guide:visible").bounding_box()
+    assert abs(guide["x"] - area["x"] - area["width"] * (head - low) / (high - low)) < 1.5
 
 
 def test_a_finger_asks_too_and_the_page_still_scrolls(opened):
@@ -169,16 +184,6 @@ def test_lines_are_chosen_in_all_charts_at_once(opened):
     tab.locator("#all").click()
     tab.evaluate(FRAMES)
     assert chip.get_attribute("aria-pressed") == "true" and tab.evaluate(count) == before
-
-
-def ends_along(plot, letter, area):
-    """The values at both ends of a linear axis, by the places of its labels."""
-    labels = plot.locator(f".role-axis-label >> nth={'xy'.index(letter)}").locator("text").all()
-    shown = [(one.text_content(), one.bounding_box()) for one in labels if one.text_content()]
-    side = {"x": "width", "y": "height"}[letter]
-    places = [box[letter] + box[side] / 2 for _, box in shown]
-    slope, start = np.polyfit(places, [float(text.replace("−", "-")) for text, _ in shown], 1)
-    return np.array([start + slope * area[letter], start + slope * (area[letter] + area[side])])
 
 
 def test_a_box_is_enlarged_and_a_double_click_shows_all(opened):
