@@ -73,8 +73,9 @@ _LOADED: dict[tuple[str, str], Layer] = {}
 
 def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
-    known = _LOADED.get((entry, str(path)))
-    if known and known.sources[0].is_current(base):
+    base, known = base.resolve(), _LOADED.get((entry, str(path)))
+    # A module that the file imports may lie beside the file only since it was executed.
+    if known and known.sources[0].is_current(base, _reached(base, module).values()):
         return known
     with collecting() as collected:
         source = _execute(entry, base, module)
@@ -111,12 +112,9 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(entry: str, base: Path, module: str) -> Source:
     """Imports a module anew; returns it with the files of its folder and the other modules that it needs."""
-    top = module.partition(".")[0]
-
-    def belongs(name: str, path: Path) -> bool:
-        return (path.is_relative_to(base) and name.partition(".")[0] == top) or not of_others(path)
-
-    reached = imported(base, module, belongs)
+    reached = _reached(base, module)
+    if not (file := reached.get(module, base)).is_relative_to(base):
+        raise PartError(f"use: {entry}: is a link to {file}. Name this file")
     beside = {name: path for name, path in reached.items() if _is_beside(base, name, path)}
     elsewhere = {name: path for name, path in reached.items() if name not in beside}
     digests = digests_of(elsewhere)
@@ -125,7 +123,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     _forget_helpers(entry, module, beside)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
-    finder = SourceFinder(base.resolve())
+    finder = SourceFinder(base)
     sys.meta_path.insert(0, finder)
     # Bytecode of modules elsewhere would hide whether their files change within a second.
     writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -141,25 +139,37 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         sys.meta_path.remove(finder)
         sys.dont_write_bytecode = writes_none
     loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
-    for name, path in loaded.items():
-        if path and path.is_relative_to(base) and belongs(name, path) and name not in elsewhere:
-            beside[name] = path
+    within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
+    beside |= {n: p for n, p in within.items() if n not in elsewhere and _belongs(base, module, n, p)}
     _OURS.update(beside)
     for name, path in elsewhere.items():
         if name in sys.modules:
             _IMPORTED[path] = (getattr(sys.modules[name], "__spec__", None), digests[name])
-    read = finder.contents  # a file may have changed since it was executed
-    files = {
-        path.relative_to(base).as_posix(): read[path] if path in read else path.read_bytes()
-        for path in sorted({*beside.values()})
-    }
+    # A file may have changed since it was executed.
+    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*beside.values()})}
+    files = {path.relative_to(base).as_posix(): content for path, content in contents.items()}
     return Source(entry, module, files, elsewhere, digests)
 
 
+def _reached(base: Path, module: str) -> dict[str, Path]:
+    """Returns the files of the user's modules that a module imports, and of itself, by the modules' names."""
+    return imported(base, module, functools.partial(_belongs, base, module))
+
+
+def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
+    """Returns whether a module is of the user, or of the package that holds the entry `module` of `use`."""
+    same_package = name.partition(".")[0] == module.partition(".")[0]
+    return (path.is_relative_to(base) and same_package) or not of_others(path)
+
+
 def _is_beside(base: Path, name: str, path: Path) -> bool:
-    """Returns whether a file is the one in which Python looks for a module in the folder `base`."""
+    """Returns whether a file is the one in which Python looks for a module in the folder `base`.
+
+    A link to a file in another folder is not.
+    """
     beside = base.joinpath(*name.split("."))
-    return path in (beside.with_name(f"{beside.name}.py").resolve(), (beside / "__init__.py").resolve())
+    places = (beside.with_name(f"{beside.name}.py"), beside / "__init__.py")
+    return path.is_relative_to(base) and path in (place.resolve() for place in places)
 
 
 # The spec and the digest of each module in another folder when its file was read. A reload makes a new spec.
@@ -191,11 +201,9 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
         other = _file(loaded)
         if other == path:
             del sys.modules[name]
-        elif other and not of_others(other):
-            raise PartError(
-                f"use: {entry}: {path.name}: a module named {name} is in use already, from {other}. Rename "
-                "the file"
-            )
+        elif other or name in sys.builtin_module_names:
+            wrong = f"a module named {name} is in use already, from {other or 'Python'}. Rename the file"
+            raise PartError(f"use: {entry}: {path.name}: {wrong}")
 
 
 # Names of modules that came from users' files. `_forget` removes no other modules.

@@ -416,3 +416,42 @@ def test_a_notebooks_cell_may_be_run_again():
         parts.policy(made(2))
     assert layer.get("policy", "noted").parameters["depth"].default == 2
     np.testing.assert_array_equal(sorted(layer.get("policy", "noted").reads), ["depth", "num_clients"])
+
+
+def test_a_helper_with_the_name_of_a_loaded_module_is_refused(tmp_path):
+    """Python would execute its own module, whatever the digest covers."""
+    for name in ("random", "time"):
+        spec = write(tmp_path / name, f"int({name}.__doc__ is None)", more=f"import {name}")
+        (tmp_path / name / f"{name}.py").write_text("")
+        with pytest.raises(SpecError, match=f"{name}.py: a module named {name} is in use already, from"):
+            kinds.load(spec)
+
+
+def test_linked_helpers_are_modules_of_another_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "linked_helper.py").write_text("BEGIN = 3\n")
+    spec = write(tmp_path / "study", "BEGIN", more="from linked_helper import BEGIN")
+    (tmp_path / "study" / "linked_helper.py").symlink_to(tmp_path / "shared" / "linked_helper.py")
+    (source,) = kinds.load(spec).parts.sources
+    assert set(source.files) == {"mine.py"} and set(source.digests) == {"linked_helper"}
+    (tmp_path / "shared" / "linked_helper.py").write_text("BEGIN = 3 + 1\n")
+    with pytest.raises(SpecError, match="Reload linked_helper"):
+        kinds.load(spec)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "linked_parts.py").write_text("import pausejax\n")
+    (tmp_path / "study" / "linked_package").symlink_to(tmp_path / "package")
+    spec = write(tmp_path / "study", 0, use='["linked_package.linked_parts"]')
+    with pytest.raises(SpecError, match=r"linked_parts: is a link to .*linked_parts\.py"):
+        kinds.load(spec)
+
+
+def test_a_helper_that_comes_later_is_found(tmp_path):
+    more = "try:\n    from late_helper import BEGIN\nexcept ImportError:\n    BEGIN = 1\n"
+    spec = write(tmp_path, "BEGIN", more=more)
+    begins = []
+    for text in ("", "BEGIN = 2\n"):
+        if text:
+            (tmp_path / "late_helper.py").write_text(text)
+        begins.append(kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default)
+    assert begins == [1, 2]
