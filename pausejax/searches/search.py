@@ -80,15 +80,16 @@ def search(
     folder = store.folder if isinstance(store, FolderStore) else None
     study, space, goal, everything, wanted, held = prepare(study, options, folder)
     sampler = Sampler(space, goal, options)
+    ready = held is None
+    if ready:  # a mistake that only the data or the memory show leaves no study in the folder
+        _make_programs(executor, everything, store)
     contents = store.prepare(everything, grows=True)
     damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
-    ready = held is None
     # Then the folder holds all runs of this search, or the result of another one.
     ended = held is None and folder is not None and result_name(folder) is not None
     if held is None:
-        _make_programs(executor, everything, store)
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         if folder:
             held = search_file.write(folder, held, writes=not ended)

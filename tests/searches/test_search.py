@@ -336,6 +336,17 @@ def test_defaults_that_do_not_fit_are_no_finalists():
     assert "the defaults are not compared" in summary(confirmed)
 
 
+def test_a_search_that_can_not_begin_leaves_its_folder_free(tmp_path):
+    def asked(num_clients):
+        return {**TRAINING, "network": {**TRAINING["network"], "num_clients": num_clients}}
+
+    with pytest.raises(SpecError, match="training samples"):
+        play(asked(119), REGRET._replace(metrics=("mean_latency",)), Folder(tmp_path))
+    for num_clients in (118, 119):
+        with pytest.raises(SpecError, match=f"{num_clients} clients"):
+            play(asked(num_clients), REGRET._replace(metrics=("mean_latency",)), Folder(tmp_path))
+
+
 @pytest.mark.slow
 def test_defaults_that_do_not_fit_the_data_are_no_finalists():
     """The default minibatch of 20 samples is larger than the clients' shares of the data."""
