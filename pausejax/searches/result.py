@@ -69,6 +69,8 @@ class SearchResult(NamedTuple):
 
     Its policies are the labels of the finalists: "best", "second", "default", or "front 1", "front 2", …
     """
+    asked: int = 0
+    """The number of settings that were asked for."""
 
     def ranked(self, count: int) -> list[Trial]:
         """Returns the best `count` trials, the best first; for several metrics, the front comes first."""
@@ -179,9 +181,10 @@ def table(result: SearchResult) -> Table:
         caption_justify="left",
         box=box.SIMPLE_HEAD,
     )
-    printed.add_column(headings[0], overflow="fold")
-    for heading in headings[1:]:
-        printed.add_column(heading, justify="right", no_wrap=True)
+    printed.add_column(headings[0], overflow="fold", min_width=12)
+    for place, heading in enumerate(headings[1:], 1):
+        words = " ".join([heading, *(row[place] for row in rows)]).split()
+        printed.add_column(heading, justify="right", min_width=max(map(len, words)))  # no number is cut
     for row in rows:
         printed.add_row(*map(Text, row))
     return printed
@@ -232,6 +235,8 @@ def summary(result: SearchResult) -> str:
     """Returns one line that says what was simulated, with warnings such as broken constraints or NaN."""
     rounds = sum(trial.rounds for trial in result.trials)
     words = [f"{len(result.trials)} settings", f"{rounds:,} rounds over all runs"]
+    if len(result.trials) < result.asked:
+        words[0] = f"{len(result.trials)} of {result.asked} settings, because the sampler found no others"
     words += [
         f"{metric} is not comparable between settings with different {names}"
         for metric, names in _rescaled(result).items()

@@ -44,13 +44,21 @@ class Sampler:
                 storage=self._storage, study_name=_NAME, directions=ways, sampler=sampler
             )
             self._study.set_metric_names(list(goal.metrics))
+        random = optuna.samplers.RandomSampler(seed=options.sampler_seed)
+        self._samplers = {False: sampler, True: random}
         self._open: dict[int, Any] = {}
 
-    def ask(self) -> tuple[int, Setting]:
-        """Draws the next setting; returns its number, from 0, and the setting."""
+    def ask(self, *, at_random: bool = False) -> tuple[int, Setting]:
+        """Draws the next setting; returns its number, from 0, and the setting.
+
+        Args:
+          at_random: whether the setting is drawn at random, whatever the sampler has learned.
+        """
         with _without_warnings():
+            self._study.sampler = self._samplers[at_random]
             trial = self._study.ask()
             setting = self._space.setting(lambda key, given: _choose(trial, key, given))
+            self._study.sampler = self._samplers[False]  # which learns from scores
         self._open[trial.number] = trial
         return trial.number, setting
 

@@ -42,7 +42,12 @@ _STEPS = 32
 
 The sampler learns only between two steps, and in a step each worker simulates one list of settings.
 """
-_KNOWN_IN_A_ROW = 200
+_KNOWN_BEFORE_RANDOM = 10
+"""After this number of consecutive suggestions that were all tried before, settings are drawn at random.
+
+TPE may suggest a known setting for ever, for example that of a policy without ranges.
+"""
+_KNOWN_IN_A_ROW = 1000
 """After this number of consecutive suggestions that were all tried before, a search ends."""
 
 
@@ -121,7 +126,7 @@ def search(
             stopping.check()
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
-        result = SearchResult(study, space, goal, tuple(trials), plan, None)
+        result = SearchResult(study, space, goal, tuple(trials), plan, None, asked=options.trials)
         if ended and plan.known != contents.in_result:
             raise _another_result(folder)
         if folder:
@@ -239,8 +244,8 @@ class _Steps:
 
         Returns None if the sampler finds no such setting, or if the search has tried `trials` settings.
         """
-        for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
-            number, setting = self._sampler.ask()
+        for known in range(_KNOWN_IN_A_ROW if self._left else 0):
+            number, setting = self._sampler.ask(at_random=known >= _KNOWN_BEFORE_RANDOM)
             if setting.key not in self._known:
                 self._known.add(setting.key)
                 self._left -= 1

@@ -400,6 +400,24 @@ def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts, tmp_path
         assert not folder.names("parts")
 
 
+@pytest.mark.slow
+def test_known_suggestions_end_no_search():
+    """TPE suggests a policy with one setting for ever, and known points of lists."""
+    kappa = {"temperature_divisor": {"log_uniform": [1, 100]}}
+    policies = [{"name": "sa_pause", "annealing_steps": 20, **kappa}, {"name": "random"}, {"name": "fastest"}]
+    fixed = {**BANDIT, "rounds": 20, "seeds": 1}
+    del fixed["reward"]
+    found = play({**fixed, "policy": policies}, BALANCE._replace(trials=40))
+    assert len(found.trials) == 40 and "40 settings;" in summary(found)
+    lists = {"generalization_weight": [1.0, 2.0, 4.0, 8.0], "privacy_weight": [1.0, 5.0, 25.0]}
+    for trials, said in (
+        (12, "12 settings;"),
+        (13, "12 of 13 settings, because the sampler found"),
+    ):
+        found = play({**fixed, "reward": lists}, BALANCE._replace(trials=trials))
+        assert len({trial.setting.key for trial in found.trials}) == 12 and said in summary(found)
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_policies_that_reach_the_same_values_share_runs(in_memory, tmp_path):
     tables = [{"name": "pause", "label": label} for label in "ab"]
