@@ -76,8 +76,9 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
             if label not in shared and len(keys[name]) >= chart.least_named
         ]
         tables, more = numbers(chart)
-        low, high = map(_short, color_ends(chart))
-        colors = (chart.color.label, low, high) if chart.color else None
+        low, high = color_ends(chart)
+        log = ", log scale" if chart.color and chart.color.scale == "log" and low > 0 else ""
+        colors = (f"{chart.color.label}{log}", _short(low), _short(high)) if chart.color else None
         own = specs[len(specs) - len(panels) :]
         free = [letter for letter in "yx" if all(letter in spec["usermeta"]["free"] for spec in own)]
         scales = [(letter, getattr(chart.panels[0], letter).scale == "log") for letter in free]

@@ -8,6 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pausejax
@@ -222,3 +223,10 @@ def test_thousands_of_runs_make_a_page_that_can_be_sent():
         "most of the diverged runs are counted"
     )
     assert tables.runs(result) is None
+
+
+def test_a_logarithmic_colour_scale_is_called_so():
+    for scale, label in (("linear", "ζ"), ("log", "ζ, log scale")):
+        panel = Panel(Axis("x", names=("a", "b")), Axis("y", names=("c",)), cells=np.array([[1.0, 100.0]]))
+        (found,), *_ = figures_of.figures({"a": ChartData("a", "", (panel,), color=Axis("ζ", scale))})
+        assert found.colors == (label, "1", "100")
