@@ -186,10 +186,7 @@ _RECORD = _fields(
     closed=False,
 )
 _PLAIN: dict[str, Check] = {
-    "name": line_problem,
-    "kind": line_problem,
-    "mode": line_problem,
-    "backend": line_problem,
+    **dict.fromkeys(("name", "kind", "mode", "backend"), line_problem),
     "ranking": name_problem,
     "partial": line_problem,
     "format": _is(int),
@@ -230,12 +227,13 @@ _TRIAL = _fields(
 )
 _SEARCH = _fields(
     {
-        **dict.fromkeys(("name", "asked", "summary", "title", "runs"), text_problem),
+        **dict.fromkeys(("name", "asked", "summary", "title"), text_problem),
         "metrics": _list(_SCORE, 100, different=False),
         "dimensions": _list(_DIMENSION, 100, different=False),
         "trials": _list(_TRIAL, 1_000_000, different=False),
         "headings": _WORD_LIST,
         "finalists": _list(_WORD_LIST, different=False),
+        "runs": _list(line_problem, 10**9),
     },
     {},
     closed=False,
@@ -265,7 +263,7 @@ def search_problem(held: Any) -> str:
     if wrong := _SEARCH(held):
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
-    odd = next((one for one in held["trials"] if not names <= one["figures"].keys()), None)
+    odd = next((one for one in held["trials"] if names - one["figures"].keys()), None)
     return f"trials: {brief(odd['number'])}: must have a value for each metric" if odd else ""
 
 

@@ -97,6 +97,8 @@ def report_search(
       ValueError: the record of the search is damaged, or of another search.
       OSError: a file can't be read or written.
     """
+    import numpy as np
+
     from pausejax.results import study_folder
     from pausejax.results.folder import Folder
     from pausejax.searches import report
@@ -111,10 +113,11 @@ def report_search(
             [f"--baseline {options.baseline}: the page of a search compares with the best setting. {way_out}"]
         )
     result, charts = study_folder.read(directory), report.charts(record)
-    if record.runs != report.hash_of(result["identity"].values):
+    if not set(record.runs) <= set(result["identity"].values.tolist()):
         again = "The same `pausejax search` repairs it"
         raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
-    text = report.build(record, result, charts)
+    own = result.isel(run=np.flatnonzero(np.isin(result["identity"].values, record.runs)))
+    text = report.build(record, own, charts)
     _leave(out or directory, charts, text, options, formats)
     return True
 

@@ -66,6 +66,12 @@ def resumed(runs: int, last_round: int, rounds: int) -> None:
     say("resumed", told, runs=runs, round=last_round, rounds=rounds)
 
 
+def ended_early(runs: int, last_round: int, rounds: int) -> None:
+    """Logs that all runs of a batch have reached `stop_at_latency`. The speed is without later rounds."""
+    told = f"{runs:,} run{' ends' if runs == 1 else 's end'} by round {last_round:,} of {rounds:,}"
+    say("ended_early", told, runs=runs, round=last_round, rounds=rounds)
+
+
 def found(skipped: int, left: int, programs: int) -> None:
     """Logs how many runs this process skips, how many it plays, and how many programs the latter need."""
     sentence = f"skips {skipped:,} of {skipped + left:,} runs, finished or played by other processes"

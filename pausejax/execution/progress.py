@@ -108,7 +108,8 @@ class StudyMeter(Meter):
         self._rounds, self._runs = plan.study.rounds, len(plan.runs)
         """The rounds of a run (0 if the data stream sets them), and the number of runs of this process."""
         self._finished, self._played, self._restored = 0, 0.0, 0.0
-        """The number of finished runs; the played rounds × runs; those of them restored from checkpoints."""
+        """The number of finished runs; the rounds × runs that are played or skipped; those of them that are
+        restored from checkpoints, or that runs which have ended skip."""
         self._compiled, self._groups = 0, len(plan.groups)
         self._skipped = 0
         """The number of runs that were finished already or that other processes play."""
@@ -137,8 +138,9 @@ class StudyMeter(Meter):
                 self._skipped = int(fields["runs"])
             elif event == "batch":
                 self._finished += int(fields["runs"])
-            elif event == "resumed":
-                rounds = fields["runs"] * fields["round"]
+            elif event in ("resumed", "ended_early"):
+                before, after = fields["round"], fields["rounds"] - fields["round"]
+                rounds = fields["runs"] * (before if event == "resumed" else after)
                 self._restored += rounds if self._rounds else rounds / fields["rounds"]
             elif event == "compiled":
                 self._compiled += 1
@@ -189,7 +191,7 @@ class StudyMeter(Meter):
 
     @property
     def _played_here(self) -> float:
-        """The rounds × runs that this process has played, without those restored from checkpoints."""
+        """The rounds × runs that this process has played, without restored and skipped ones."""
         return max(self._played - self._restored, 0.0)
 
     def _preparing(self) -> str:

@@ -144,7 +144,9 @@ def play_rounds(
     fetch()
     # If all runs have stopped, the remaining rounds are not played. They are reported as progress, so that
     # the total is reached.
-    progress((rounds - segments[-1].last_round) * num_runs)
+    if (last := segments[-1].last_round) < rounds:
+        events.ended_early(num_runs, last, rounds)
+        progress((rounds - last) * num_runs)
     return simulation.finish(segments, state, runs)
 
 

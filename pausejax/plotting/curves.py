@@ -184,7 +184,7 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
       drawn: the lines, with the curves of their runs.
       learned: whether runs that diverged are left out. The caption counts these runs, and the note does not.
     """
-    endless = "the line ends where a run's value becomes infinite"
+    endless = "the line has no point where a run's value is infinite"
     lost = "no line, because its runs diverged or have no point in common"
     fewer, broken = (
         "runs without a value are left out",

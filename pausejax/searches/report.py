@@ -3,8 +3,7 @@
 Charts and page are made only from the record of the search, so they can be made again at any later time.
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -68,8 +67,8 @@ class Record(NamedTuple):
     """The table that compares the best settings on fresh seeds, row by row."""
     title: str
     """Title and caption of the table `finalists`."""
-    runs: str
-    """Hash of the identities of the search's runs."""
+    runs: tuple[str, ...]
+    """The identities of the search's runs."""
 
     def values(self, trials: Sequence[Row]) -> np.ndarray:
         """Returns the metrics of some trials, float64 [n, metrics]; NaN where a trial has no finite value."""
@@ -111,21 +110,17 @@ class Record(NamedTuple):
             if wrong := schema.search_problem(held):
                 raise ValueError(wrong)
             return cls(
-                **{key: str(held[key]) for key in ("name", "asked", "summary", "title", "runs")},
+                **{key: str(held[key]) for key in ("name", "asked", "summary", "title")},
                 metrics=tuple(Metric(**one) for one in held["metrics"]),
                 dimensions=tuple(Dimension(**one) for one in held["dimensions"]),
                 trials=tuple(Row(**one) for one in held["trials"]),
                 headings=tuple(map(str, held["headings"])),
+                runs=tuple(map(str, held["runs"])),
                 finalists=tuple(tuple(map(str, row)) for row in held["finalists"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             again = "The same `pausejax search` repairs it"
             raise ValueError(f"{folder}: {FILE} is damaged ({error}). {again}") from error
-
-
-def hash_of(identities: Iterable[str]) -> str:
-    """Returns a hash of the identities of a search's runs, in any order."""
-    return hashlib.sha256(" ".join(sorted(map(str, identities))).encode()).hexdigest()
 
 
 def charts(record: Record) -> Charts:

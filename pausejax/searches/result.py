@@ -126,14 +126,17 @@ class SearchResult(NamedTuple):
         options: dict[str, Any] = {"force_terminal": False, "force_jupyter": False}
         console = Console(file=io.StringIO(), width=120, record=True, **options)
         if self.finalists:
-            console.print(table(self))
+            whole = table(self)
+            wide = console.options.update(width=10_000)
+            console.width = max(120, console.measure(whole, options=wide).maximum)
+            console.print(whole)
         console.print(summary(self), markup=False, highlight=False)
         return console
 
 
 def record_of(result: SearchResult) -> "Record":
     """Makes the record of a finished search, with its finalists on fresh seeds."""
-    from pausejax.searches.report import Dimension, Metric, Record, hash_of
+    from pausejax.searches.report import Dimension, Metric, Record
 
     study, goal = result.study, result.goal
     known, parameters = study.outputs.metrics, study.words.parameters
@@ -159,7 +162,7 @@ def record_of(result: SearchResult) -> "Record":
         headings,
         rows,
         f"{title}. {caption(result)}",
-        hash_of(result.plan.identities),
+        tuple(dict.fromkeys(result.plan.identities)),
     )
 
 

@@ -133,10 +133,12 @@ def search(
             search_file.write(folder, held)
         if missing := store.build_if_complete(plan):
             raise OSError(f"{store}: {missing} finished runs are missing. Was the folder moved or cleared?")
-        if tracker and folder:
+        if tracker:
             rest = [r for r in plan.runs if (r.policy, r.identity) not in reported]
             with store.reporting(alone=True):
-                report_runs(tracker, store, plan, rest)
+                # In memory, runs of unlike shapes can't be loaded together.
+                for some in [rest] if folder else [[run] for run in rest]:
+                    report_runs(tracker, store, plan, some)
     finally:
         if tracker:
             tracker.finish()

@@ -190,7 +190,8 @@ def changed_record(path, value):
     metric = {"name": "elapsed", "label": "time", "scale": 1.0, "shown": ".1f", "maximize": False}
     trial = {"number": 0, "policy": "a", "values": {"x": 1.0}, "rounds": 3, "broken": False}
     held = {
-        **dict.fromkeys(("name", "asked", "summary", "title", "runs"), "words"),
+        **dict.fromkeys(("name", "asked", "summary", "title"), "words"),
+        "runs": ["a"],
         "metrics": [metric],
         "dimensions": [{"name": "x", "symbol": "", "log": False}],
         "trials": [{**trial, "figures": {"elapsed": 0.0}}],

@@ -170,7 +170,7 @@ def test_a_damaged_record_is_said(searched, tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "search_record.json is damaged" in said
     held = read_sealed(Folder(folder / "out"), "search_record.json")
-    write_sealed(Folder(tmp_path / "out"), "search_record.json", {**held, "runs": "of another search"})
+    write_sealed(Folder(tmp_path / "out"), "search_record.json", {**held, "runs": ["of another search"]})
     assert main(["report", str(tmp_path / "out")]) == 1
     assert "search_record.json is of another search" in capsys.readouterr().err
 

@@ -37,7 +37,7 @@ def record(values, figures, broken=()):
     )
     metrics = tuple(Metric(name, name, 1.0, ".3g", True) for name, _ in enumerate_names(figures[0]))
     dimensions = (Dimension("alpha", "α", True), Dimension("word", "", False))
-    return Record("a search", "most m0", "all", metrics, dimensions, trials, ("setting",), (), "on seeds", "")
+    return Record("a search", "most m0", "all", metrics, dimensions, trials, ("setting",), (), "on seeds", ())
 
 
 def enumerate_names(row):
