@@ -94,7 +94,7 @@ def plan_table(
     headings = ["group", "runs", "rounds", "batches", "runs a\nbatch", of_memory]
     headings += ["compile, s" if compiles else "compile, s\n(rough)", "play, s\n(rough)"]
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "group" else "right")
+        table.add_column(heading, justify="left" if heading == "group" else "right", overflow="fold")
     for cost in costs:
         row = [str(cost.runs), str(cost.rounds), str(cost.batches), str(cost.width)]
         row += [f"{cost.memory / 1e6:.0f}"]
@@ -141,7 +141,7 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
     table = Table(box=box.SIMPLE_HEAD)
     headings = ["group", *(f"{name},\nMB" for name in shared), *(f"{name} of\na run, kB" for name in each)]
     for heading in [*headings, "runs that\nfit"]:
-        table.add_column(heading, justify="left" if heading == "group" else "right")
+        table.add_column(heading, justify="left" if heading == "group" else "right", overflow="fold")
     for cost in costs:
         row = [f"{cost.resident.shared.get(name, 0) / 1e6:,.1f}" for name in shared]
         row += [f"{cost.resident.per_run.get(name, 0) / 1e3:,.1f}" for name in each]

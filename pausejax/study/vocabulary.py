@@ -31,11 +31,12 @@ COORDINATES = (
     "identity",
     "study",
     "sources",
+    "unread_parameters",
 )
 """Names of dimensions and coordinates of results, besides parameters."""
 RESERVED = frozenset(
     (
-        *("use", "quantities", "seeds", "zip", "sampling", "name", "label", "unread_parameters"),
+        *("use", "quantities", "seeds", "zip", "sampling", "name", "label"),
         *COORDINATES,
         *COLUMNS,
     )

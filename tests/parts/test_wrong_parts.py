@@ -209,7 +209,18 @@ def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys, law):
 
 
 @pytest.mark.parametrize(
-    "name", ["reward", "seed", "mean_latency", "gamma", "rounds", "test_metric", "released", "max_releases"]
+    "name",
+    [
+        "reward",
+        "seed",
+        "mean_latency",
+        "gamma",
+        "rounds",
+        "test_metric",
+        "released",
+        "max_releases",
+        "unread_parameters",
+    ],
 )
 def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):
     code = f"@pausejax.quantity()\ndef {name}(seen): return 1.0"
