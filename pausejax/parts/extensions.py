@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import SourceFinder, imported, is_outdated
+from pausejax.parts.imports import SourceFinder, imported, is_beside, is_outdated
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
@@ -115,7 +115,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
-    beside = {name: path for name, path in reached.items() if _is_beside(base, name, path)}
+    beside = {name: path for name, path in reached.items() if is_beside(base, name, path)}
     elsewhere = {name: path for name, path in reached.items() if name not in beside}
     digests = digests_of(elsewhere)
     _refuse_outdated(entry, elsewhere, digests)
@@ -142,9 +142,9 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
     beside |= {n: p for n, p in within.items() if n not in elsewhere and _belongs(base, module, n, p)}
     _OURS.update(beside)
-    for name, path in elsewhere.items():
+    for name in elsewhere:
         if name in sys.modules:
-            _IMPORTED[path] = (getattr(sys.modules[name], "__spec__", None), digests[name])
+            _IMPORTED[name] = (getattr(sys.modules[name], "__spec__", None), digests[name])
     # A file may have changed since it was executed.
     contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*beside.values()})}
     files = {path.relative_to(base).as_posix(): content for path, content in contents.items()}
@@ -162,26 +162,18 @@ def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
     return (path.is_relative_to(base) and same_package) or not of_others(path)
 
 
-def _is_beside(base: Path, name: str, path: Path) -> bool:
-    """Returns whether a file is the one in which Python looks for a module in the folder `base`.
-
-    A link to a file in another folder is not.
-    """
-    beside = base.joinpath(*name.split("."))
-    places = (beside.with_name(f"{beside.name}.py"), beside / "__init__.py")
-    return path.is_relative_to(base) and path in (place.resolve() for place in places)
-
-
 # The spec and the digest of each module in another folder when its file was read. A reload makes a new spec.
-_IMPORTED: dict[Path, tuple[Any, str]] = {}
+_IMPORTED: dict[str, tuple[Any, str]] = {}
 
 
 def _refuse_outdated(entry: str, elsewhere: Mapping[str, Path], digests: Mapping[str, str]) -> None:
-    """Raises a PartError if the file of a module was changed after Python imported it."""
+    """Raises a PartError if Python has imported a module from another file, or its file has changed since."""
     for name, path in elsewhere.items():
         if (module := sys.modules.get(name)) is None:
             continue
-        spec, digest = _IMPORTED.get(path, (path, ""))
+        if (other := _file(module)) not in (None, path):
+            raise _in_use(entry, path, name, other)
+        spec, digest = _IMPORTED.get(name, (path, ""))
         now = getattr(module, "__spec__", None)
         same = digest == digests[name] if spec is now else not is_outdated(module, path)
         if not same:
@@ -202,8 +194,12 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
         if other == path:
             del sys.modules[name]
         elif other or name in sys.builtin_module_names:
-            wrong = f"a module named {name} is in use already, from {other or 'Python'}. Rename the file"
-            raise PartError(f"use: {entry}: {path.name}: {wrong}")
+            raise _in_use(entry, path, name, other)
+
+
+def _in_use(entry: str, path: Path, name: str, other: Path | None) -> PartError:
+    wrong = f"a module named {name} is in use already, from {other or 'Python'}. Rename the file"
+    return PartError(f"use: {entry}: {path.name}: {wrong}")
 
 
 # Names of modules that came from users' files. `_forget` removes no other modules.

@@ -62,6 +62,15 @@ def _folders(base: Path, top: str) -> list[Path]:
     return elsewhere if found and found.has_location else [beside, *elsewhere]
 
 
+def is_beside(base: Path, name: str, path: Path) -> bool:
+    """Returns whether a file is the one in which Python looks for a module in the folder `base`.
+
+    A link is not.
+    """
+    beside = base.joinpath(*name.split("."))
+    return path in (beside.with_name(f"{beside.name}.py"), beside / "__init__.py")
+
+
 class SourceFinder(MetaPathFinder):
     """Finder that executes the modules in one folder from their sources, and keeps what it has read.
 

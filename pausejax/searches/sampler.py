@@ -44,7 +44,8 @@ class Sampler:
                 storage=self._storage, study_name=_NAME, directions=ways, sampler=sampler
             )
             self._study.set_metric_names(list(goal.metrics))
-        random = optuna.samplers.RandomSampler(seed=options.sampler_seed)
+        # With the seed of the sampler itself, `random` would draw its own settings again.
+        random = optuna.samplers.RandomSampler(seed=(options.sampler_seed + 1) % 2**32)
         self._samplers = {False: sampler, True: random}
         self._open: dict[int, Any] = {}
 

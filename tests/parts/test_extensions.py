@@ -438,6 +438,26 @@ def test_linked_helpers_are_modules_of_another_folder(tmp_path, monkeypatch):
     (tmp_path / "shared" / "linked_helper.py").write_text("BEGIN = 3 + 1\n")
     with pytest.raises(SpecError, match="Reload linked_helper"):
         kinds.load(spec)
+    (tmp_path / "other" / "linked_helper.py").parent.mkdir()
+    (tmp_path / "other" / "linked_helper.py").write_text("BEGIN = 5\n")
+    spec = write(tmp_path / "second", "BEGIN", more="from linked_helper import BEGIN")
+    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "other" / "linked_helper.py")
+    with pytest.raises(SpecError, match=r"a module named linked_helper is in use already, from .*shared"):
+        kinds.load(spec)
+    forget = sys.modules.pop("linked_helper")
+    kinds.load(spec)
+    (tmp_path / "second" / "linked_helper.py").unlink()
+    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "shared" / "linked_helper.py")
+    with pytest.raises(SpecError, match="Reload linked_helper"):
+        kinds.load(spec)
+    assert forget is not sys.modules["linked_helper"]
+    (tmp_path / "second" / "linked_helper.py").unlink()
+    (tmp_path / "second" / "inner").mkdir()
+    (tmp_path / "second" / "inner" / "linked_helper.py").write_text("BEGIN = 6\n")
+    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "second" / "inner" / "linked_helper.py")
+    del sys.modules["linked_helper"]
+    (source,) = kinds.load(spec).parts.sources
+    assert set(source.files) == {"mine.py"} and set(source.digests) == {"linked_helper"}
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "linked_parts.py").write_text("import pausejax\n")
     (tmp_path / "study" / "linked_package").symlink_to(tmp_path / "package")

@@ -20,9 +20,13 @@ from pausejax.policies import cohort, memoryless
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm, search_file
+from pausejax.searches import search as search_module
+from pausejax.searches.goal import goal_of
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.result import summary
+from pausejax.searches.sampler import Sampler
 from pausejax.searches.search import search
+from pausejax.searches.space import space_of
 from pausejax.study.plan import plan_of
 from pausejax.study.spec import SpecError
 
@@ -409,6 +413,11 @@ def test_known_suggestions_end_no_search():
     del fixed["reward"]
     found = play({**fixed, "policy": policies}, BALANCE._replace(trials=40))
     assert len(found.trials) == 40 and "40 settings;" in summary(found)
+    study = kinds.parse({**fixed, "reward": {"privacy_weight": [*range(1, 51)]}}, searched=True)
+    asked = BALANCE._replace(trials=50, sampler="random")
+    sampler = Sampler(space_of(study), goal_of(study, asked), asked)
+    steps = search_module._Steps(space_of(study), sampler, 50, 1, 1)
+    assert len([*iter(steps.next, [])]) == 50
     lists = {"generalization_weight": [1.0, 2.0, 4.0, 8.0], "privacy_weight": [1.0, 5.0, 25.0]}
     for trials, said in (
         (12, "12 settings;"),
