@@ -34,13 +34,8 @@ COORDINATES = (
     "unread_parameters",
 )
 """Names of dimensions and coordinates of results, besides parameters."""
-RESERVED = frozenset(
-    (
-        *("use", "quantities", "seeds", "zip", "sampling", "name", "label"),
-        *COORDINATES,
-        *COLUMNS,
-    )
-)
+_KEYS = ("use", "quantities", "seeds", "zip", "sampling", "name", "label")
+RESERVED = frozenset((*_KEYS, *COORDINATES, *COLUMNS))
 """Names that no parameter may have: keys of specs, and dimensions, coordinates and columns of results."""
 
 
