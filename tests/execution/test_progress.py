@@ -331,3 +331,15 @@ def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):
     colors = re.findall(r"\x1b\[([\d;]+)m[━╸╺]+", last)
     assert len(set(colors)) == 2, last  # of what is played, and of what is left
     assert " stopped after 0:00:00: 3 of 6 runs finished" in last
+
+
+def test_rounds_that_nobody_plays_are_in_no_speed():
+    """Runs that a simulated time has ended count as whole, and their speed is that of the played rounds."""
+    plan = make_plan(parse({"mode": "bandit", "rounds": 1000, "seeds": 4, "policy": [{"name": "random"}]}))
+    now = [0.0]
+    meter = StudyMeter(plan, "a device", lambda: now[0])
+    meter(4 * 10)
+    meter.hear("ended_early", {"runs": 4, "round": 10, "rounds": 1000})
+    meter(4 * 990)
+    now[0] = 20.0
+    assert meter.status().fields["part"] == 1 and meter.end(True).fields["rounds_per_second"] == 2
