@@ -141,6 +141,10 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
     within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
     beside |= {n: p for n, p in within.items() if n not in elsewhere and _belongs(base, module, n, p)}
+    # The file may have extended `sys.path`, so that more modules are found now.
+    more = {n: p for n, p in _reached(base, module).items() if n not in beside and n not in elsewhere}
+    elsewhere, digests = elsewhere | more, digests | digests_of(more)
+    _refuse_outdated(entry, {name: path for name, path in more.items() if name in before}, digests)
     _OURS.update(beside)
     for name in elsewhere:
         if name in sys.modules:

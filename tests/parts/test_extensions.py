@@ -17,6 +17,7 @@ import pytest
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
+from pausejax.parts import extensions
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -475,3 +476,22 @@ def test_a_helper_that_comes_later_is_found(tmp_path):
             (tmp_path / "late_helper.py").write_text(text)
         begins.append(kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default)
     assert begins == [1, 2]
+
+
+def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path, monkeypatch):
+    """At the first load as at the second; a fresh process finds them only when it executes the file."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "library").mkdir()
+    more = f"import sys\nsys.path.append({str(tmp_path / 'library')!r})\nfrom added_constants import BEGIN"
+    found = []
+    for number in (1, 2):
+        (tmp_path / "library" / "added_constants.py").write_text(f"BEGIN = {number}\n")
+        spec = write(tmp_path / "study", "BEGIN", more=more)
+        for _ in range(2):
+            study = kinds.load(spec)
+            found.append((study.parts.sources[0].digest, study.parts.get("policy", "first_ones").parameters))
+        del sys.modules["added_constants"], sys.path[-1]
+        extensions._LOADED.clear()
+    digests, parameters = zip(*found, strict=True)
+    assert digests[0] == digests[1] != digests[2] == digests[3]
+    assert [one["start"].default for one in parameters] == [1, 1, 2, 2]
