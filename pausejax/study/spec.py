@@ -221,14 +221,14 @@ def refuse_changed_files(study: Study) -> None:
       SpecError: a file has changed since the spec was parsed.
     """
     changed = []
+    way_out = "Run the same command again with the old content, or in another folder"
     for name, digest in study.files.items():
-        path = study.folder / name
         try:
-            same = digest_of_file(path) == digest
+            same = digest_of_file(study.folder / name) == digest
         except OSError:
             same = False
         if not same:
-            changed.append(f"{path}: changed after the command had read it. Run the same command again")
+            changed.append(f"{study.folder / name}: changed after the command had read it. {way_out}")
     if changed:
         raise SpecError(changed)
 
