@@ -263,7 +263,7 @@ def search_problem(held: Any) -> str:
     if wrong := _SEARCH(held):
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
-    odd = next((one for one in held["trials"] if names - one["figures"].keys()), None)
+    odd = next((one for one in held["trials"] if not names <= one["figures"].keys()), None)
     return f"trials: {brief(odd['number'])}: must have a value for each metric" if odd else ""
 
 

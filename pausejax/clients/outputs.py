@@ -93,7 +93,7 @@ def _taken(study: Study) -> frozenset[str]:
     words = study.words
     spellings = [spelling for parameter in words.parameters.values() for spelling in parameter.spellings]
     known = (VARIABLES, METRICS, words.parameters, spellings, words.study)
-    recorded = set(Record._fields) - {"own", "fault", "lost"}
+    recorded = set(Record._fields) - {"own", "fault", "lost"}  # which `records.to_host` takes out
     return frozenset(COORDINATES).union(recorded, *known)
 
 

@@ -149,7 +149,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     for name in elsewhere:
         if name in sys.modules:
             _IMPORTED[name] = (getattr(sys.modules[name], "__spec__", None), digests[name])
-    # A file may have changed since it was executed.
+    # What was executed counts, because a file may have changed since.
     contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*beside.values()})}
     files = {path.relative_to(base).as_posix(): content for path, content in contents.items()}
     return Source(entry, module, files, elsewhere, digests)

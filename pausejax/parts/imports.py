@@ -1,4 +1,4 @@
-"""Finds the modules that a module imports, in the text of the modules' files."""
+"""Finds the modules that a module imports, in the text of their files, and executes them from this text."""
 
 import ast
 import functools
@@ -65,7 +65,7 @@ def _folders(base: Path, top: str) -> list[Path]:
 def is_beside(base: Path, name: str, path: Path) -> bool:
     """Returns whether a file is the one in which Python looks for a module in the folder `base`.
 
-    A link is not.
+    A link counts as a module of another folder.
     """
     beside = base.joinpath(*name.split("."))
     return path in (beside.with_name(f"{beside.name}.py"), beside / "__init__.py")

@@ -28,7 +28,7 @@ CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
-    # Without this, Vega-Lite leaves out points without a colour, whatever the colour's condition says.
+    # Vega-Lite leaves out points without a colour, even if a condition names one. This draws them in grey.
     "scale": {"invalid": {"fill": {"value": GREY}}},
     "axis": {
         "labelColor": "currentColor",

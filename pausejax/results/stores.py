@@ -261,6 +261,13 @@ class MemoryStore(Store):
         names = self._parts[places[0][0]][1]
         return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
 
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> Iterator[xr.Dataset]:
+        by_part: dict[int, list[Run]] = {}
+        for run in runs:
+            by_part.setdefault(self._place_of[run.identity][0], []).append(run)
+        for some in by_part.values():
+            yield from super().labelled(plan, some)
+
     def discard(self) -> None:
         self._parts, self._place_of = [], {}
 

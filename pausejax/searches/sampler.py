@@ -45,8 +45,7 @@ class Sampler:
             )
             self._study.set_metric_names(list(goal.metrics))
         # With the seed of the sampler itself, `random` would draw its own settings again.
-        random = optuna.samplers.RandomSampler(seed=(options.sampler_seed + 1) % 2**32)
-        self._samplers = {False: sampler, True: random}
+        self._random = optuna.samplers.RandomSampler(seed=(options.sampler_seed + 1) % 2**32)
         self._open: dict[int, Any] = {}
 
     def ask(self, *, at_random: bool = False) -> tuple[int, Setting]:
@@ -55,11 +54,12 @@ class Sampler:
         Args:
           at_random: whether the setting is drawn at random, whatever the sampler has learned.
         """
+        sampler = self._study.sampler
         with _without_warnings():
-            self._study.sampler = self._samplers[at_random]
+            self._study.sampler = self._random if at_random else sampler
             trial = self._study.ask()
             setting = self._space.setting(lambda key, given: _choose(trial, key, given))
-            self._study.sampler = self._samplers[False]  # which learns from scores
+            self._study.sampler = sampler
         self._open[trial.number] = trial
         return trial.number, setting
 

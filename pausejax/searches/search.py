@@ -86,13 +86,13 @@ def search(
     study, space, goal, everything, wanted, held = prepare(study, options, folder)
     sampler = Sampler(space, goal, options)
     ready = held is None
-    if ready:  # a mistake that only the data or the memory show leaves no study in the folder
+    if ready:  # before `prepare` writes the spec, because data or memory may show a mistake
         _make_programs(executor, everything, store)
     contents = store.prepare(everything, grows=True)
     damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
-    # Then the folder holds all runs of this search, or the result of another one.
+    # A result without `search.json` has all runs of this search, or belongs to another search.
     ended = held is None and folder is not None and result_name(folder) is not None
     if held is None:
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
@@ -136,9 +136,7 @@ def search(
         if tracker:
             rest = [r for r in plan.runs if (r.policy, r.identity) not in reported]
             with store.reporting(alone=True):
-                # In memory, runs of unlike shapes can't be loaded together.
-                for some in [rest] if folder else [[run] for run in rest]:
-                    report_runs(tracker, store, plan, some)
+                report_runs(tracker, store, plan, rest)
     finally:
         if tracker:
             tracker.finish()

@@ -16,6 +16,7 @@ from pausejax.execution import rounds
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
 from pausejax.execution.program import GroupProgram
+from pausejax.execution.tracking import Tracker
 from pausejax.policies import cohort, memoryless
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
@@ -440,6 +441,24 @@ def test_policies_that_reach_the_same_values_share_runs(in_memory, tmp_path):
     assert halves[0].sizes["run"] == 4
     for name, values in halves[0].data_vars.items():
         np.testing.assert_array_equal(values, halves[1][name])
+
+
+def test_a_tracker_is_told_of_shared_runs_in_memory():
+    """Those of unlike numbers of clients too, which have arrays of unlike shapes."""
+
+    class Counting(Tracker):
+        def runs_finished(self, result):
+            told.extend(
+                zip(result["policy"].values.tolist(), result["identity"].values.tolist(), strict=True)
+            )
+
+    told = []
+    tables = [{"name": "random", "label": label, "num_clients": [6, 8]} for label in "ab"]
+    study = kinds.parse({**BANDIT, "rounds": 5, "policy": tables, "reward": {}}, searched=True)
+    with contextlib.closing(LocalExecutor(DataCache())) as executor:
+        found = search(study, BALANCE._replace(trials=4), executor, MemoryStore(), tracker=Counting())
+    runs = zip(found.result["policy"].values.tolist(), found.result["identity"].values.tolist(), strict=True)
+    assert sorted(told) == sorted(runs) and len(told) == 8
 
 
 def test_a_metric_whose_scale_the_search_chooses_is_said(regret):
