@@ -121,24 +121,23 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
     if not any(np.isfinite(one["mean"].values).any() for one in means.values()):
         return None
     some = means[objectives[0]]
-    axes, columns = [], []
-    for name in factors(whole):
-        axis, column = _column(some, name, name_of(name, whole))
-        axes.append(axis)
-        columns.append(column)
+    columns = [_column(some, name, name_of(name, whole)) for name in factors(whole)]
     parameters = len(columns)
     for name, metric in shown.items():
-        column = metric.scale * means[name]["mean"].values
-        if np.isfinite(column).any():
-            axes.append(axis_for(metric, column))
-            columns.append(column)
+        values = metric.scale * means[name]["mean"].values
+        if np.isfinite(values).any():
+            columns.append((axis_for(metric, values), values))
+    lost = np.max([one["left_out"].values for one in means.values()], axis=0)
+    if lost.any():
+        columns.append((Axis("runs without a value"), lost.astype(np.float64)))
     found = [name for name in shown if np.isfinite(means[name]["mean"].values).any()]
     ways = directions(whole, [shown[name] for name in objectives])[0]
     up, across, color = (parameters + (found.index(name) if name in found else 0) for name in objectives)
     labels = tuple(map(str, some["label"].values))
     weighed = weighed_means([means[name] for name in objectives])
     front = non_dominated(weighed, ways) if ways else np.zeros(len(labels), bool)
-    return Sweep(labels, tuple(axes), np.stack(columns, axis=1), parameters, front, (across, up, color))
+    axes, values = zip(*columns, strict=True)
+    return Sweep(labels, axes, np.stack(values, axis=1), parameters, front, (across, up, color))
 
 
 def _over(seeds: Sequence[int]) -> str:
