@@ -115,7 +115,10 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     """
     arrays: dict[str, Any] = {}
     for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
-        array = np.asarray(getattr(dataset, field))
+        given = getattr(dataset, field)
+        if np.ma.is_masked(given):
+            raise ValueError(f"{where}: {field} must not have masked entries: leave them out, or fill them")
+        array = np.asarray(given)
         if array.dtype.kind not in "buif" or not array.ndim or not array.size:
             raise ValueError(
                 f"{where}: {field} must be numbers of shape [N, ...] with N > 0, not {array.dtype} "

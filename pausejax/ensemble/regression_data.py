@@ -31,9 +31,11 @@ def checked(data: RegressionData, where: str) -> RegressionData:
     """
     arrays: dict[str, np.ndarray] = {}
     for field, dims, wanted in (("features", 2, "[n, d] with n, d > 0"), ("targets", 1, "[n] with n > 0")):
-        needed = f"{where}: {field} must be numbers of shape {wanted}"
+        needed, given = f"{where}: {field} must be numbers of shape {wanted}", getattr(data, field)
+        if np.ma.is_masked(given):
+            raise ValueError(f"{where}: {field} must not have masked entries: leave them out, or fill them")
         try:
-            array = np.asarray(getattr(data, field))
+            array = np.asarray(given)
         except ValueError as error:
             raise ValueError(f"{needed}, not rows of unequal lengths") from error
         if array.dtype.kind not in "buif" or array.ndim != dims or not array.size:

@@ -244,6 +244,17 @@ def test_inputs_are_scaled_by_ordinary_numbers(field, value):
         data.checked(made, "here", "own")
 
 
+@pytest.mark.parametrize("field", ["train_inputs", "test_targets"])
+def test_masked_entries_are_no_samples(field):
+    """The numbers under a mask are often fill values such as 1e20 or -999."""
+    made = data.Dataset(np.ones((3, 2)), np.zeros(3), np.ones((3, 2)), np.zeros(3))
+    masked = np.ma.masked_less(getattr(made, field), 2)
+    with pytest.raises(ValueError, match=f"^here: {field} must not have masked entries"):
+        data.checked(made._replace(**{field: masked}), "here", "own")
+    unmasked = np.ma.array(getattr(made, field))
+    assert data.checked(made._replace(**{field: unmasked}), "here", "own").name == "own"
+
+
 def test_the_order_of_memory_is_no_order_of_samples():
     made = arrays(x_train=np.arange(24.0).reshape(6, 4), x_test=np.zeros((2, 4)))
     fields = [made[name] for name in ("x_train", "y_train", "x_test", "y_test")]

@@ -106,6 +106,7 @@ def test_runs_and_their_extension_play_on_their_own_data(sine, tmp_path):
         (RegressionData("", X[:0], Y[:0]), "features must be numbers of shape [n, d] with n, d > 0, not"),
         (RegressionData("", X.astype(str), Y), "features must be numbers of shape [n, d] with n, d > 0, not"),
         (RegressionData("", [[1.0], [1.0, 2.0]], Y), "> 0, not rows of unequal lengths"),
+        (RegressionData("", np.ma.masked_less(X, 0.1), Y), "features must not have masked entries"),
         (RegressionData("", np.where(X > 0.9, np.nan, X), Y), "features must be finite, but has infinite or"),
         (RegressionData("", X, np.append(Y[:-1], np.inf)), "targets must be finite, but has infinite or NaN"),
     ],
