@@ -25,14 +25,20 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` for its new content, and renames it to `path` when the context ends.
 
     A reader, or a restart after a crash, sees the whole new file or the old state. If the context fails, the
-    new content is removed.
+    new content is removed. The file beside `path` is locked during the context: a process that removes the
+    files of killed processes keeps locked ones.
 
     Raises:
       OSError: the file can't be written.
     """
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
-        yield partial
+        with partial.open("wb") as lock:
+            with contextlib.suppress(OSError, ImportError):
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -279,7 +279,9 @@ def _tidy_up(folder: Folder, *, keeps_checkpoints: bool) -> None:
                     folder.remove(f"{PARTS}/{name}")
             for name in folder.names(""):
                 if _PARTIAL.search(name) or name.startswith(MARK):
-                    folder.remove(name)
+                    with folder.lock(name, wait=False) as nobody_writes:
+                        if nobody_writes:
+                            folder.remove(name)
             if not keeps_checkpoints and not part_names(folder):
                 for name in filter(PIECE.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")

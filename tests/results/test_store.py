@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import pausejax
+from pausejax.atomic import replacing
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
 from pausejax.study.spec import SpecError
@@ -269,6 +270,18 @@ def test_files_whose_writers_were_killed_go_with_the_parts(tmp_path):
         path.write_text("")
     finish(Folder(tmp_path), make(seeds=1))
     assert not left.exists() and not mark.exists() and mine.exists()
+
+
+def test_a_file_that_another_process_writes_stays_while_a_study_ends(tmp_path):
+    """Someone exports a table of the folder meanwhile."""
+    finish(Folder(tmp_path), make(seeds=1))
+    with replacing(tmp_path / "runs.csv") as written:
+        written.write_text("half")
+        finish(Folder(tmp_path), make(seeds=2))
+        assert written.read_text() == "half"
+        written.write_text("whole")
+    assert tmp_path.joinpath("runs.csv").read_text() == "whole"
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def _swapped(folder, plan, name):
