@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import io
 import os
 import shlex
 import sys
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # as stderr; its encoding may lack ± or α
         ending = _Ending()
         atexit.register(
             ending

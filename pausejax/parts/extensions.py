@@ -6,15 +6,12 @@ module from its own folder, the module's content is hashed and sent too. Modules
 are hashed, and not sent.
 """
 
-import atexit
 import dataclasses
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import shutil
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +23,7 @@ from pausejax.parts.imports import SourceFinder, imported, is_beside, is_outdate
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
-from pausejax.parts.source import Source, digests_of
+from pausejax.parts.source import Source, digests_of, unlike, written
 
 ENTRY_POINTS = "pausejax.extensions"
 
@@ -115,7 +112,8 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
-    beside = {name: path for name, path in reached.items() if is_beside(base, name, path)}
+    again = {name for name, path in reached.items() if name in _OURS and path.is_relative_to(base)}
+    beside = {name: path for name, path in reached.items() if name in again or is_beside(base, name, path)}
     elsewhere = {name: path for name, path in reached.items() if name not in beside}
     digests = digests_of(elsewhere)
     _refuse_outdated(entry, elsewhere, digests)
@@ -138,21 +136,25 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         sys.path.remove(str(base))
         sys.meta_path.remove(finder)
         sys.dont_write_bytecode = writes_none
-    loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
+        loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
+        _OURS.update(beside, (name for name, path in loaded.items() if path in finder.contents))
     within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
     beside |= {n: p for n, p in within.items() if n not in elsewhere and _belongs(base, module, n, p)}
     # The file may have extended `sys.path`, so that more modules are found now.
     more = {n: p for n, p in _reached(base, module).items() if n not in beside and n not in elsewhere}
     elsewhere, digests = elsewhere | more, digests | digests_of(more)
     _refuse_outdated(entry, {name: path for name, path in more.items() if name in before}, digests)
-    _OURS.update(beside)
     for name in elsewhere:
         if name in sys.modules:
             _IMPORTED[name] = (getattr(sys.modules[name], "__spec__", None), digests[name])
+    # A module below the folder is one of its files, whether Python finds it from the start or only after the
+    # file has extended `sys.path`.
+    outside = {name: path for name, path in elsewhere.items() if not path.is_relative_to(base)}
+    inside = {*beside.values(), *elsewhere.values()} - {*outside.values()}
     # What was executed counts, because a file may have changed since.
-    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*beside.values()})}
+    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted(inside)}
     files = {path.relative_to(base).as_posix(): content for path, content in contents.items()}
-    return Source(entry, module, files, elsewhere, digests)
+    return Source(entry, module, files, outside, {name: digests[name] for name in outside})
 
 
 def _reached(base: Path, module: str) -> dict[str, Path]:
@@ -271,30 +273,9 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     layers = []
     for source in sources:
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
-        found = _load_one(entry, str(_written(source)))
-        for name in source.digests.items() ^ found.sources[0].digests.items():
-            raise PartError(f"use: {source.entry}: the module {name[0]} has another content on this machine")
+        found = _load_one(entry, str(written(source)))
+        for name in unlike(source, found.sources[0]):
+            raise PartError(f"use: {source.entry}: the module {name} has another content on this machine")
         layers.append(Layer(registered_parts(), [source]))
         layers[-1].merge(found)
     return _over(layers)
-
-
-# Folders by entry and content. A plan that arrives again is unpacked to the same functions.
-_WRITTEN: dict[tuple[str, str], Path] = {}
-
-
-def _written(source: Source) -> Path:
-    """Writes a source's files into a temporary folder and returns the folder.
-
-    The folder is deleted when this process ends. A second call for the source returns the same folder.
-    """
-    key = (source.entry, source.digest)
-    if key not in _WRITTEN:
-        folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        for name, content in source.files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        _WRITTEN[key] = folder
-    return _WRITTEN[key]

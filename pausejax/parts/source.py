@@ -1,8 +1,11 @@
 """Defines the content of one entry of `use`: files, modules, and their digests."""
 
+import atexit
 import dataclasses
 import functools
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -43,6 +46,20 @@ class Source:
         return same and digests_of(self.elsewhere) == self.digests
 
 
+def unlike(source: Source, here: Source) -> list[str]:
+    """Returns the modules in other folders whose content differs on this machine, or that it lacks.
+
+    A module that is one of the files of `source` may be in another folder here, with the same content.
+
+    Args:
+      source: the entry on the machine that sends it.
+      here: the same entry on this machine.
+    """
+    sent = {hashlib.sha256(content).hexdigest() for content in source.files.values()}
+    more = [n for n, digest in here.digests.items() if n not in source.digests and digest not in sent]
+    return more + [name for name, digest in source.digests.items() if here.digests.get(name) != digest]
+
+
 def _digest(files: Mapping[str, bytes]) -> str:
     found = hashlib.sha256()
     for name in sorted(files):
@@ -64,3 +81,24 @@ def digest_of_file(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Folders by entry and content. A plan that arrives again is unpacked to the same functions.
+_WRITTEN: dict[tuple[str, str], Path] = {}
+
+
+def written(source: Source) -> Path:
+    """Writes a source's files into a temporary folder and returns the folder.
+
+    The folder is deleted when this process ends. A second call for the source returns the same folder.
+    """
+    key = (source.entry, source.digest)
+    if key not in _WRITTEN:
+        folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, content in source.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _WRITTEN[key] = folder
+    return _WRITTEN[key]

@@ -1,5 +1,7 @@
 """Users' own files: what is executed, what an identity covers, what travels, and what a mistake says."""
 
+import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -17,7 +19,7 @@ import pytest
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
-from pausejax.parts import extensions
+from pausejax.parts import extensions, source
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -458,7 +460,7 @@ def test_linked_helpers_are_modules_of_another_folder(tmp_path, monkeypatch):
     (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "second" / "inner" / "linked_helper.py")
     del sys.modules["linked_helper"]
     (source,) = kinds.load(spec).parts.sources
-    assert set(source.files) == {"mine.py"} and set(source.digests) == {"linked_helper"}
+    assert set(source.files) == {"mine.py", "inner/linked_helper.py"} and not source.digests
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "linked_parts.py").write_text("import pausejax\n")
     (tmp_path / "study" / "linked_package").symlink_to(tmp_path / "package")
@@ -495,3 +497,48 @@ def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path, monk
     digests, parameters = zip(*found, strict=True)
     assert digests[0] == digests[1] != digests[2] == digests[3]
     assert [one["start"].default for one in parameters] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("way", ["at once", "edited", "on the path", "imported", "failed"])
+def test_modules_below_the_folder_are_files_whatever_the_session_did_before(tmp_path, monkeypatch, way):
+    """A session and a terminal must have one identity, or the folder of one is refused by the other."""
+    for name, value in {"_LOADED": {}, "_IMPORTED": {}, "_OURS": {*extensions._OURS}}.items():
+        monkeypatch.setattr(extensions, name, value)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    helper = inner / "below_helper.py"
+    helper.write_text("BEGIN = 3\n")
+    more = f"import sys\nsys.path.insert(0, {str(inner)!r})\nfrom below_helper import BEGIN\n"
+    try:
+        if way in ("edited", "failed"):
+            write(tmp_path, "BEGIN", more=more + ("raise ValueError\n" if way == "failed" else "# a note\n"))
+            helper.write_text("BEGIN = 1\n")
+            with pytest.raises(SpecError) if way == "failed" else contextlib.nullcontext():
+                kinds.load(tmp_path / "spec.toml")
+            helper.write_text("BEGIN = 3\n")
+        elif way != "at once":
+            sys.path.insert(0, str(inner))
+            if way == "imported":
+                importlib.import_module("below_helper")
+        spec = write(tmp_path, "BEGIN", more=more)
+        for _ in range(2):
+            layer = kinds.load(spec).parts
+            assert layer.get("policy", "first_ones").parameters["start"].default == 3
+            (source,) = layer.sources
+            assert source.files.keys() == {"mine.py", "inner/below_helper.py"} and not source.digests
+            extensions._LOADED.clear()
+        if way != "imported":
+            helper.write_text("BEGIN = 4\n")
+            layer = kinds.load(spec).parts
+            assert layer.get("policy", "first_ones").parameters["start"].default == 4
+    finally:
+        sys.modules.pop("below_helper", None)
+
+
+def test_a_module_may_be_a_file_here_and_installed_there():
+    """A worker finds a package of the folder where it is installed, and must have the same content."""
+    sent = source.Source("a.py", "a", {"a.py": b"", "src/b.py": b"B = 1"}, {}, {"c": "1", "d": "2"})
+    there = hashlib.sha256(b"B = 1").hexdigest()
+    assert source.unlike(sent, source.Source("a.py", "a", {}, {}, {"b": there, "c": "1", "d": "2"})) == []
+    assert source.unlike(sent, source.Source("a.py", "a", {}, {}, {"b": "0", "c": "0"})) == ["b", "c", "d"]
