@@ -8,6 +8,7 @@ are hashed, and not sent.
 
 import dataclasses
 import functools
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -19,11 +20,11 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import SourceFinder, imported, is_beside, is_outdated
+from pausejax.parts.imports import SourceFinder, beginning, imported, is_beside
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
-from pausejax.parts.source import Source, digests_of, unlike, written
+from pausejax.parts.source import Source, unlike, written
 
 ENTRY_POINTS = "pausejax.extensions"
 
@@ -112,19 +113,13 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
-    again = {name for name, path in reached.items() if name in _OURS and path.is_relative_to(base)}
-    beside = {name: path for name, path in reached.items() if name in again or is_beside(base, name, path)}
-    elsewhere = {name: path for name, path in reached.items() if name not in beside}
-    digests = digests_of(elsewhere)
-    _refuse_outdated(entry, elsewhere, digests)
     _forget(entry, module)
+    beside = {name: path for name, path in reached.items() if is_beside(base, name, path)}
     _forget_helpers(entry, module, beside)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
-    finder = SourceFinder(base)
+    finder = SourceFinder()
     sys.meta_path.insert(0, finder)
-    # Bytecode of modules elsewhere would hide whether their files change within a second.
-    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         importlib.invalidate_caches()
         importlib.import_module(module)
@@ -135,31 +130,24 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     finally:
         sys.path.remove(str(base))
         sys.meta_path.remove(finder)
-        sys.dont_write_bytecode = writes_none
         loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
-        _OURS.update(beside, (name for name, path in loaded.items() if path in finder.contents))
-    within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
-    beside |= {n: p for n, p in within.items() if n not in elsewhere and _belongs(base, module, n, p)}
-    # The file may have extended `sys.path`, so that more modules are found now.
-    more = {n: p for n, p in _reached(base, module).items() if n not in beside and n not in elsewhere}
-    elsewhere, digests = elsewhere | more, digests | digests_of(more)
-    _refuse_outdated(entry, {name: path for name, path in more.items() if name in before}, digests)
-    for name in elsewhere:
-        if name in sys.modules:
-            _IMPORTED[name] = (getattr(sys.modules[name], "__spec__", None), digests[name])
-    # A module below the folder is one of its files, whether Python finds it from the start or only after the
-    # file has extended `sys.path`.
-    outside = {name: path for name, path in elsewhere.items() if not path.is_relative_to(base)}
-    inside = {*beside.values(), *elsewhere.values()} - {*outside.values()}
+        # The file may have extended `sys.path`, so that more modules are found now.
+        reached |= _reached(base, module)
+        within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
+        reached |= {name: path for name, path in within.items() if _belongs(base, module, name, path)}
+        _OURS.update(reached.keys() & finder.modules)
     # What was executed counts, because a file may have changed since.
-    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted(inside)}
-    files = {path.relative_to(base).as_posix(): content for path, content in contents.items()}
-    return Source(entry, module, files, outside, {name: digests[name] for name in outside})
+    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*reached.values()})}
+    _refuse_outdated(entry, base, {name: path for name, path in reached.items() if name in before})
+    files = {p.relative_to(base).as_posix(): text for p, text in contents.items() if p.is_relative_to(base)}
+    elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
+    digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
+    return Source(entry, module, files, elsewhere, digests)
 
 
-def _reached(base: Path, module: str) -> dict[str, Path]:
-    """Returns the files of the user's modules that a module imports, and of itself, by the modules' names."""
-    return imported(base, module, functools.partial(_belongs, base, module))
+def _reached(base: Path, *modules: str) -> dict[str, Path]:
+    """Returns the files of some modules and of the user's modules that they import, by the modules' names."""
+    return imported(base, modules, functools.partial(_belongs, base, modules[0]))
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
@@ -168,22 +156,22 @@ def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
     return (path.is_relative_to(base) and same_package) or not of_others(path)
 
 
-# The spec and the digest of each module in another folder when its file was read. A reload makes a new spec.
-_IMPORTED: dict[str, tuple[Any, str]] = {}
+def _refuse_outdated(entry: str, base: Path, modules: Mapping[str, Path]) -> None:
+    """Refuses modules that the session has imported and that may be outdated.
 
-
-def _refuse_outdated(entry: str, elsewhere: Mapping[str, Path], digests: Mapping[str, str]) -> None:
-    """Raises a PartError if Python has imported a module from another file, or its file has changed since."""
-    for name, path in elsewhere.items():
-        if (module := sys.modules.get(name)) is None:
-            continue
-        if (other := _file(module)) not in (None, path):
+    Raises:
+      PartError: Python has imported a module from another file. Or the file of a module, or of one that it
+        imports, has changed since this process began.
+    """
+    for name, path in modules.items():
+        if (other := _file(sys.modules.get(name))) not in (None, path):
             raise _in_use(entry, path, name, other)
-        spec, digest = _IMPORTED.get(name, (path, ""))
-        now = getattr(module, "__spec__", None)
-        same = digest == digests[name] if spec is now else not is_outdated(module, path)
-        if not same:
-            raise PartError(f"use: {entry}: {path} has changed since Python imported it. Reload {name}")
+    for name, path in (_reached(base, *modules) if modules else {}).items():
+        if path.stat().st_ctime > beginning():
+            raise PartError(
+                f"use: {entry}: {path} may have changed since Python imported {name}. Restart Python (a "
+                f"notebook's kernel)"
+            )
 
 
 def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:
@@ -230,7 +218,7 @@ def _forget(entry: str, module: str) -> None:
     _OURS.add(top)
 
 
-def _file(module: ModuleType) -> Path | None:
+def _file(module: ModuleType | None) -> Path | None:
     name = getattr(module, "__file__", None)
     return Path(name).resolve() if name else None
 

@@ -5,33 +5,35 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+import psutil
 
 from pausejax.parts.origin import of_others
 
 
-def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
-    """Returns the modules that a module imports, directly or through other modules.
+def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
+    """Returns the modules that some modules import, directly or through other modules.
 
     Nothing is executed, so earlier imports of the process do not matter. Imports within functions count.
     Names that are computed at run time are not found.
 
     Args:
       base: the folder that Python searches first for modules.
-      module: the dotted name of the module, relative to the folder.
+      modules: the dotted names of the modules, relative to the folder.
       belongs: function from a dotted name and a file to whether this module counts. Other modules are not
         read.
 
     Returns:
-      The file of each module by its dotted name, including the module itself and the parent packages.
+      The file of each module by its dotted name, including the modules themselves and the parent packages.
     """
     found: dict[str, Path] = {}
-    left = [module]
+    left = [*modules]
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
@@ -72,28 +74,30 @@ def is_beside(base: Path, name: str, path: Path) -> bool:
 
 
 class SourceFinder(MetaPathFinder):
-    """Finder that executes the modules in one folder from their sources, and keeps what it has read.
+    """Finder that executes the user's modules from their sources, and keeps what it has read.
 
     Python's own loader may execute old bytecode: it compares only the source's time in seconds and its size,
     and both can stay equal while a file is edited.
-
-    Args:
-      base: the folder.
     """
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self) -> None:
         self.contents: dict[Path, bytes] = {}
         """The content of each executed file."""
+        self.modules: set[str] = set()
+        """The names of the modules that were found."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Returns the spec of a module in the folder; None for other modules."""
-        found = PathFinder.find_spec(name, path, target)
-        if found and type(found.loader) is SourceFileLoader:
-            file = Path(found.loader.path).resolve()
-            if file.is_relative_to(self._base) and not of_others(file):
-                found.loader = _Loader(name, found.loader.path, self.contents)
-                return found
+        """Returns the spec of a user's module; None for other modules."""
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if (
+            found
+            and type(found.loader) is SourceFileLoader
+            and not of_others(Path(found.loader.path).resolve())
+        ):
+            found.loader = _Loader(name, found.loader.path, self.contents)
+            self.modules.add(name)
+            return found
         return None
 
 
@@ -115,15 +119,16 @@ class _Loader(SourceFileLoader):
         return found
 
 
-def is_outdated(module: ModuleType, path: Path) -> bool:
-    """Returns whether a module's file was changed after Python imported it, as far as the bytecode tells."""
-    spec = getattr(module, "__spec__", None)
-    if spec is None or not spec.cached or sys.dont_write_bytecode or not os.access(spec.cached, os.W_OK):
-        return False
-    header = Path(spec.cached).read_bytes()[:16]
-    flags, time, size = (int.from_bytes(header[place : place + 4], "little") for place in (4, 8, 12))
-    now = path.stat()
-    return not flags and (time, size) != (int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF)
+@functools.cache
+def beginning() -> float:
+    """Returns when this process began, in seconds since the epoch, and at most 0.03 s later."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):  # not Linux
+        return psutil.Process().create_time()
+    # Ticks are of 0.01 s. Python takes longer than 0.03 s to begin with a user's code.
+    return time.time() - age + 0.03
 
 
 def _names(path: Path, module: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import py_compile
 import subprocess
 import sys
 import textwrap
+import time
 import tomllib
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
-from pausejax.parts import extensions, source
+from pausejax.parts import extensions, imports, source
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -179,27 +180,51 @@ def test_the_text_of_a_file_is_what_is_executed_and_kept(tmp_path):
     assert not source.is_current(tmp_path)
 
 
-@pytest.mark.parametrize("before", ["a study", "the session"])
-def test_a_module_that_python_holds_since_before_it_changed_is_refused(tmp_path, monkeypatch, before):
-    """Python would compute with the old one, whether a study or the session has imported it."""
+def test_a_module_of_another_folder_is_executed_anew(tmp_path, monkeypatch):
     (tmp_path / "lab_models").mkdir()
-    (tmp_path / "lab_models" / "deep.py").write_text("BEGIN = 1\n")
+    deep, inner = tmp_path / "lab_models" / "deep.py", tmp_path / "lab_models" / "inner.py"
+    deep.write_text("from lab_models.inner import BEGIN\n")
     spec = write(tmp_path / "parts", "BEGIN", more=LAB)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     forget_lab()
-    if before == "the session":
-        importlib.import_module("lab_models.deep")
-    else:
-        kinds.load(spec)
-    (tmp_path / "lab_models" / "deep.py").write_text("BEGIN = 1 + 2\n")
-    with pytest.raises(
-        SpecError, match=r"deep\.py has changed since Python imported it. Reload lab_models.deep"
-    ):
-        kinds.load(spec)
-    importlib.reload(sys.modules["lab_models.deep"])
-    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 3
+    found = []
+    for text in ("BEGIN = 1\n", "BEGIN = 2\n", "BEGIN = 1\n"):
+        inner.write_text(text)
+        layer = kinds.load(spec).parts
+        found.append((layer.get("policy", "first_ones").parameters["start"].default, layer.sources[0].digest))
+    assert [start for start, _ in found] == [1, 2, 1] and found[0] == found[2] != found[1]
     forget_lab()
+
+
+def test_a_module_that_python_may_hold_since_before_it_changed_is_refused(tmp_path, monkeypatch):
+    """The session has imported a module, which has imported the module that changes."""
+    (tmp_path / "lab_models").mkdir()
+    deep, inner = tmp_path / "lab_models" / "deep.py", tmp_path / "lab_models" / "inner.py"
+    deep.write_text("from lab_models.inner import BEGIN\n")
+    inner.write_text("BEGIN = 1\n")
+    spec = write(tmp_path / "parts", "BEGIN", more=LAB)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget_lab()
+    importlib.import_module("lab_models.deep")
+    began = inner.stat().st_ctime
+    monkeypatch.setattr(extensions, "beginning", lambda: began)
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
+    inner.write_text("BEGIN = 1 + 2\n")
+    os.utime(inner, (0, 0))  # a copied file may have an old time
+    for _ in range(2):
+        with pytest.raises(SpecError, match=r"inner\.py may have changed since Python imported lab_models"):
+            kinds.load(spec)
+        importlib.reload(sys.modules["lab_models.inner"])  # lab_models.deep still has the old constant
+    forget_lab()
+
+
+def test_this_process_began_before_the_tests_and_after_the_file_of_its_interpreter(tmp_path):
+    began = imports.beginning()
+    assert began < time.time() and os.stat(sys.executable).st_mtime < began
+    now = time.time()
+    code = "from pausejax.parts import imports; print(imports.beginning())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert now < float(done.stdout) < now + 0.5
 
 
 def test_a_module_that_replaces_itself_is_read(tmp_path, monkeypatch):
@@ -214,8 +239,9 @@ def test_a_module_that_replaces_itself_is_read(tmp_path, monkeypatch):
 
 
 def forget_lab():
-    for name in ("lab_models", "lab_models.deep"):
+    for name in ("lab_models", "lab_models.deep", "lab_models.inner"):
         sys.modules.pop(name, None)
+        extensions._OURS.discard(name)
     importlib.invalidate_caches()
 
 
@@ -430,37 +456,32 @@ def test_a_helper_with_the_name_of_a_loaded_module_is_refused(tmp_path):
             kinds.load(spec)
 
 
-def test_linked_helpers_are_modules_of_another_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+def test_linked_helpers_are_modules_of_another_folder(tmp_path):
     (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / "linked_helper.py").write_text("BEGIN = 3\n")
+    shared, linked = tmp_path / "shared" / "linked_helper.py", tmp_path / "study" / "linked_helper.py"
+    shared.write_text("BEGIN = 3\n")
     spec = write(tmp_path / "study", "BEGIN", more="from linked_helper import BEGIN")
-    (tmp_path / "study" / "linked_helper.py").symlink_to(tmp_path / "shared" / "linked_helper.py")
-    (source,) = kinds.load(spec).parts.sources
-    assert set(source.files) == {"mine.py"} and set(source.digests) == {"linked_helper"}
-    (tmp_path / "shared" / "linked_helper.py").write_text("BEGIN = 3 + 1\n")
-    with pytest.raises(SpecError, match="Reload linked_helper"):
-        kinds.load(spec)
-    (tmp_path / "other" / "linked_helper.py").parent.mkdir()
-    (tmp_path / "other" / "linked_helper.py").write_text("BEGIN = 5\n")
-    spec = write(tmp_path / "second", "BEGIN", more="from linked_helper import BEGIN")
-    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "other" / "linked_helper.py")
-    with pytest.raises(SpecError, match=r"a module named linked_helper is in use already, from .*shared"):
-        kinds.load(spec)
-    forget = sys.modules.pop("linked_helper")
-    kinds.load(spec)
-    (tmp_path / "second" / "linked_helper.py").unlink()
-    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "shared" / "linked_helper.py")
-    with pytest.raises(SpecError, match="Reload linked_helper"):
-        kinds.load(spec)
-    assert forget is not sys.modules["linked_helper"]
-    (tmp_path / "second" / "linked_helper.py").unlink()
-    (tmp_path / "second" / "inner").mkdir()
-    (tmp_path / "second" / "inner" / "linked_helper.py").write_text("BEGIN = 6\n")
-    (tmp_path / "second" / "linked_helper.py").symlink_to(tmp_path / "second" / "inner" / "linked_helper.py")
-    del sys.modules["linked_helper"]
-    (source,) = kinds.load(spec).parts.sources
-    assert set(source.files) == {"mine.py", "inner/linked_helper.py"} and not source.digests
+    other = tmp_path / "other" / "linked_helper.py"
+    other.parent.mkdir()
+    other.write_text("BEGIN = 5\n")
+    below = tmp_path / "study" / "inner" / "linked_helper.py"
+    below.parent.mkdir()
+    below.write_text("BEGIN = 6\n")
+    for file, text, begin in (
+        (shared, "BEGIN = 3\n", 3),
+        (shared, "BEGIN = 3 + 1\n", 4),
+        (other, "BEGIN = 5\n", 5),
+        (below, "BEGIN = 6\n", 6),
+    ):
+        file.write_text(text)
+        linked.unlink(missing_ok=True)
+        linked.symlink_to(file)
+        layer = kinds.load(spec).parts
+        assert layer.get("policy", "first_ones").parameters["start"].default == begin
+        (made,) = layer.sources
+        outside = file is not below
+        assert set(made.files) == {"mine.py"} | ({"inner/linked_helper.py"} if not outside else set())
+        assert set(made.digests) == ({"linked_helper"} if outside else set())
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "linked_parts.py").write_text("import pausejax\n")
     (tmp_path / "study" / "linked_package").symlink_to(tmp_path / "package")
@@ -502,8 +523,8 @@ def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path, monk
 @pytest.mark.parametrize("way", ["at once", "edited", "on the path", "imported", "failed"])
 def test_modules_below_the_folder_are_files_whatever_the_session_did_before(tmp_path, monkeypatch, way):
     """A session and a terminal must have one identity, or the folder of one is refused by the other."""
-    for name, value in {"_LOADED": {}, "_IMPORTED": {}, "_OURS": {*extensions._OURS}}.items():
-        monkeypatch.setattr(extensions, name, value)
+    monkeypatch.setattr(extensions, "_LOADED", {})
+    monkeypatch.setattr(extensions, "_OURS", {*extensions._OURS})
     monkeypatch.setattr(sys, "path", [*sys.path])
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -521,6 +542,7 @@ def test_modules_below_the_folder_are_files_whatever_the_session_did_before(tmp_
             sys.path.insert(0, str(inner))
             if way == "imported":
                 importlib.import_module("below_helper")
+                monkeypatch.setattr(extensions, "beginning", time.time)
         spec = write(tmp_path, "BEGIN", more=more)
         for _ in range(2):
             layer = kinds.load(spec).parts
