@@ -110,13 +110,13 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(entry: str, base: Path, module: str) -> Source:
     """Imports a module anew; returns it with the files of its folder and the other modules that it needs."""
+    _forget(entry, module)
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
-    _forget(entry, module)
     beside = {name: path for name, path in reached.items() if is_beside(base, name, path)}
     _forget_helpers(entry, module, beside)
-    before = set(sys.modules)
+    before, folders = set(sys.modules), [*sys.path]
     sys.path.insert(0, str(base))
     finder = SourceFinder()
     sys.meta_path.insert(0, finder)
@@ -128,7 +128,6 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     except (Exception, SystemExit) as error:
         raise PartError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
     finally:
-        sys.path.remove(str(base))
         sys.meta_path.remove(finder)
         loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
         # The file may have extended `sys.path`, so that more modules are found now.
@@ -136,6 +135,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
         reached |= {name: path for name, path in within.items() if _belongs(base, module, name, path)}
         _OURS.update(reached.keys() & finder.modules)
+        sys.path[:] = folders  # else the file would change what other files of `use` import
     # What was executed counts, because a file may have changed since.
     contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*reached.values()})}
     _refuse_outdated(entry, base, {name: path for name, path in reached.items() if name in before})

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import importlib.util
 import os
 import sys
 import time
@@ -55,13 +54,21 @@ def _folders(base: Path, top: str) -> list[Path]:
     if not top or (beside / "__init__.py").is_file() or (base / f"{top}.py").is_file():
         return [beside]
     try:
-        found = importlib.util.find_spec(top)
+        found = _spec(top)
     except (ImportError, ValueError):
         found = None
     if found and found.has_location and found.origin and not found.submodule_search_locations:
         return [Path(found.origin).with_suffix("")]
     elsewhere = list(map(Path, found.submodule_search_locations or ())) if found else []
     return elsewhere if found and found.has_location else [beside, *elsewhere]
+
+
+def _spec(
+    name: str, path: Any = None, target: Any = None, *, without: MetaPathFinder | None = None
+) -> ModuleSpec | None:
+    """Returns the spec of a module that Python would import now, whether or not it is loaded already."""
+    finders = (finder for finder in sys.meta_path if finder is not without)
+    return next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
 
 
 def is_beside(base: Path, name: str, path: Path) -> bool:
@@ -88,8 +95,7 @@ class SourceFinder(MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
-        others = (finder for finder in sys.meta_path if finder is not self)
-        found = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        found = _spec(name, path, target, without=self)
         if (
             found
             and type(found.loader) is SourceFileLoader

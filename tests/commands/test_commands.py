@@ -213,6 +213,14 @@ main.main(["run", "spec.toml", "--out", "out", "--quiet", *sys.argv[1:]])
     assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
 
 
+def test_an_output_without_some_letters_ends_no_command(tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    code = "from pausejax.commands.main import main; import sys; sys.exit(main())"
+    line = [sys.executable, "-c", code, "parts", "policy"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "\\u03b1" in done.stdout and not done.stderr
+
+
 OWN = '# mine\nname = "mine"  # mine, too\nmode = "bandit"\nrounds = 5\n[[policy]]\nname = "random"\n'
 
 

@@ -501,9 +501,8 @@ def test_a_helper_that_comes_later_is_found(tmp_path):
     assert begins == [1, 2]
 
 
-def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path, monkeypatch):
+def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path):
     """At the first load as at the second; a fresh process finds them only when it executes the file."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "library").mkdir()
     more = f"import sys\nsys.path.append({str(tmp_path / 'library')!r})\nfrom added_constants import BEGIN"
     found = []
@@ -513,7 +512,7 @@ def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path, monk
         for _ in range(2):
             study = kinds.load(spec)
             found.append((study.parts.sources[0].digest, study.parts.get("policy", "first_ones").parameters))
-        del sys.modules["added_constants"], sys.path[-1]
+        assert str(tmp_path / "library") not in sys.path
         extensions._LOADED.clear()
     digests, parameters = zip(*found, strict=True)
     assert digests[0] == digests[1] != digests[2] == digests[3]
@@ -556,6 +555,36 @@ def test_modules_below_the_folder_are_files_whatever_the_session_did_before(tmp_
             assert layer.get("policy", "first_ones").parameters["start"].default == 4
     finally:
         sys.modules.pop("below_helper", None)
+
+
+def test_each_file_imports_from_the_folders_that_it_adds_itself(tmp_path, monkeypatch):
+    """Two folders have a module of the same name, which imports a module beside the file of `use`."""
+    found = {}
+    for name, begin in (("one", 1), ("two", 2), ("one", 1), ("two", 2)):
+        library = tmp_path / name / "library"
+        library.mkdir(parents=True, exist_ok=True)
+        library.joinpath("twin_helper.py").write_text(f"from twin_{name} import BEGIN\n")
+        library.joinpath(f"twin_{name}.py").write_text("from twin_constants import BEGIN\n")
+        more = f"import sys\nsys.path.append({str(library)!r})\nfrom twin_helper import BEGIN"
+        spec = write(tmp_path / name / "study", "BEGIN", more=more)
+        (tmp_path / name / "study" / "twin_constants.py").write_text(f"BEGIN = {begin}\n")
+        extensions._LOADED.clear()
+        layer = kinds.load(spec).parts
+        assert layer.get("policy", "first_ones").parameters["start"].default == begin
+        assert layer.sources[0].digests.keys() == {"twin_helper", f"twin_{name}"}
+        assert found.setdefault(name, layer.sources[0].digest) == layer.sources[0].digest
+    monkeypatch.syspath_prepend(str(tmp_path / "one" / "study"))
+    monkeypatch.syspath_prepend(str(tmp_path / "one" / "library"))
+    for name in ("twin_helper", "twin_one", "twin_constants"):
+        sys.modules.pop(name, None)
+        extensions._OURS.discard(name)
+    importlib.import_module("twin_helper")
+    more = f"import sys\nsys.path.insert(0, {str(tmp_path / 'two' / 'library')!r})\nimport twin_helper"
+    spec = write(tmp_path / "three", more=more)
+    with pytest.raises(SpecError, match="a module named twin_helper is in use already"):
+        kinds.load(spec)
+    for name in ("twin_helper", "twin_one", "twin_constants"):
+        sys.modules.pop(name, None)
 
 
 def test_a_module_may_be_a_file_here_and_installed_there():
