@@ -22,7 +22,7 @@ from pausejax.execution.stopping import StopRequested, stop_on_signals
 from pausejax.execution.tracking import Tracker
 from pausejax.parts import Parameter, PartError, registered_parts
 from pausejax.parts.extensions import Layer
-from pausejax.results import planned, saving, unfinished
+from pausejax.results import exchange, planned, saving, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
@@ -110,7 +110,8 @@ def simulate(
                 raise Interruption(
                     f"{out} keeps the finished and unfinished runs. The same call continues them"
                 ) from stop
-    return open(held.folder.path()).load()
+    found = exchange.settled(held.folder.path(), lambda: planned.of_plan(held.folder.path(), plan).load())
+    return kinds.with_units(found)
 
 
 class Interruption(KeyboardInterrupt):

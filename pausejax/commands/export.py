@@ -31,12 +31,17 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Writes the table of runs, or the table of curves, of a result."""
     from pausejax.results.export import export
+    from pausejax.results.folder import Folder
+    from pausejax.study.document import SpecError
 
     result = common.opened(options.directory, partial=options.partial)
     line = common.partial_line(result)
     # The name shows that the table is not of the whole study.
     name = f"{'partial_' if line else ''}{'curves' if options.curves else 'runs'}.{options.format}"
-    path = Path(options.out) if options.out else Path(options.directory) / name
+    folder = Folder(options.directory)
+    if not options.out and not folder.is_local:
+        raise SpecError([f"--out: must name a file on this machine, because the result is under {folder}"])
+    path = Path(options.out or folder.path(name))
     rows = export(result, path, options.format, curves=options.curves)
     if not options.quiet:
         if line:

@@ -63,13 +63,23 @@ def write_report(
     Raises:
       SpecError: an option names something that the result does not have.
     """
+    from pausejax.results.exchange import settled
+
+    out = out or directory
+    if in_words(options) or not report_search(directory, options, formats, out=out):
+        # If the study is extended meanwhile, the page of the larger result must be the last one.
+        _tell(settled(directory, lambda: _write(directory, options, formats, partial, out)), options)
+
+
+def _write(
+    directory: str, options: argparse.Namespace, formats: "Sequence[str]", partial: bool, out: str
+) -> list[str]:
+    """Writes the page and the charts of a result, and returns the lines to print."""
     from pausejax import kinds, page
     from pausejax.analysis import select
 
-    result, out = common.opened(directory, partial=partial), out or directory
+    result = common.opened(directory, partial=partial)
     shown, asked = in_words(options), common.asked_for(options)
-    if not shown and report_search(directory, options, formats, out=out):
-        return
     common.check_asked(result, options)
     charts = kinds.charts(result, smoothing=options.smooth, **asked)
     omitted = kinds.omitted(result, **asked)
@@ -84,7 +94,7 @@ def write_report(
         text = page.build(result, charts, notes=omitted, sweep=sweep, baseline=options.baseline)
     except ValueError as mistake:
         raise common.option_mistake(mistake) from mistake
-    _leave(out, charts, text, options, formats, omitted, common.partial_line(result))
+    return _leave(out, charts, text, options, formats, omitted, common.partial_line(result))
 
 
 def report_search(
@@ -118,7 +128,7 @@ def report_search(
         raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
     own = result.isel(run=np.flatnonzero(np.isin(result["identity"].values, record.runs)))
     text = report.build(record, own, charts)
-    _leave(out or directory, charts, text, options, formats)
+    _tell(_leave(out or directory, charts, text, options, formats), options)
     return True
 
 
@@ -135,8 +145,8 @@ def _leave(
     formats: "Sequence[str]",
     omitted: "Sequence[str]" = (),
     partial: str = "",
-) -> None:
-    """Writes the page `text` and the charts into a folder or under a URL, and prints their names.
+) -> list[str]:
+    """Writes the page `text` and the charts into a folder or under a URL. Returns lines that name them.
 
     The final report replaces the page of a partial result. Charts of a partial result have separate names,
     because a picture does not say which runs it lacks.
@@ -157,16 +167,15 @@ def _leave(
         for format in formats:
             files.append(f"{'partial_' if partial else ''}{check_name(name)}.{format}")
             folder.write(files[-1], charts[name].encode(format, *size))
-    if options.quiet:
-        return
-    out = common.console()
-    if partial:
-        out.print(partial, markup=False, soft_wrap=True)
-    if files:
-        out.print(f"in {directory}: {', '.join(files)}", markup=False)
-    for line in omitted:
-        out.print(line, markup=False)
-    out.print(f"the page with all charts: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+    where = f"the page with all charts: {directory.rstrip('/')}/{page.NAME}"
+    names = [f"in {directory}: {', '.join(files)}"] if files else []
+    return [*([partial] if partial else []), *names, *omitted, where]
+
+
+def _tell(lines: "Sequence[str]", options: argparse.Namespace) -> None:
+    if not options.quiet:
+        for line in lines:
+            common.console().print(line, markup=False, soft_wrap=True)
 
 
 def in_words(options: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from pausejax.study.document import SpecError
 
 if TYPE_CHECKING:
     from pausejax.execution.play import Outcome
+    from pausejax.study.study import Plan
 
 
 def add_to(commands: Any) -> None:
@@ -100,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
             )
     took = time.monotonic() - begun
     if not options.quiet:
-        _say(outcome, len(plan.runs), folder.path(RESULT), options.out, took)
+        _say(outcome, plan, folder.path(RESULT), options.out, took)
     if not outcome.missing and not options.no_report:
         report.write_report(options.out, options, ("png",))
     if tracker and not outcome.missing:
@@ -108,12 +109,17 @@ def run(options: argparse.Namespace) -> None:
             tracking.attach_files(tracker, options.out)
 
 
-def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
+def _say(outcome: "Outcome", plan: "Plan", path: str, directory: str, took: float) -> None:
     from pausejax.analysis import diverged_runs
+    from pausejax.analysis.summaries import SummaryText, summary_text
     from pausejax.commands.tables import print_summary
-    from pausejax.results import study_folder
+    from pausejax.results import exchange, planned
 
-    console = common.console()
+    def summed_up() -> tuple[SummaryText, list[str]]:
+        result = planned.of_plan(directory, plan)
+        return summary_text(result), diverged_runs(result)
+
+    console, runs = common.console(), len(plan.runs)
     for name in outcome.damaged:
         console.print(f"was damaged, so its runs were simulated again: {name}", markup=False)
     if outcome.finished_before:
@@ -121,8 +127,8 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
     if outcome.missing:
         console.print(f"{outcome.missing} of {runs} runs are missing: other shards simulate them")
         return
-    result = study_folder.read(directory)
-    print_summary(console, result)
-    for line in diverged_runs(result):
+    table, diverged = exchange.settled(directory, summed_up)
+    print_summary(console, table)
+    for line in diverged:
         console.print(line, markup=False)
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)

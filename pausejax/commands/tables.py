@@ -1,22 +1,20 @@
 """Prints the table of a study in the terminal."""
 
-import xarray as xr
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pausejax.analysis.summaries import SummaryText, summary_text
+from pausejax.analysis.summaries import SummaryText
 
 
-def print_summary(console: Console, result: xr.Dataset) -> None:
+def print_summary(console: Console, text: SummaryText) -> None:
     """Prints the table of a study, with a row for each setting.
 
     If the console is too narrow for all metrics, the table is divided: each part has the labels and some of
     the metrics. So all labels and numbers are whole. Texts are not read as markup.
     """
-    text = summary_text(result)
     label_width = max(cell_len(row[0]) for row in (text.headings, *text.rows))
     metrics = list(range(1, len(text.headings)))
     if _width(console, _table(text, metrics, label_width)) > console.width:

@@ -4,8 +4,11 @@ A replacement takes two moves: the old result is moved aside, then the new one t
 moves, and if the process is killed there, a reader finds the old result under its second name.
 """
 
+import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
@@ -18,6 +21,7 @@ from pausejax.results.parts import part_names
 from pausejax.results.snapshot import Replaced, described, is_sealed
 from pausejax.study.study import FORMAT
 
+_T = TypeVar("_T")
 RESULT = "results.zarr"
 LABELS = "labels.npz"
 """The file with the labels of all planned runs; finished runs are read with it before the end of a study."""
@@ -33,6 +37,37 @@ def result_name(folder: Folder) -> str | None:
         if folder.exists(f"{name}/{manifest.NAME}"):
             return name
     return RESULT if folder.exists(RESULT) else None
+
+
+def version(folder: Folder) -> str:
+    """Returns the SHA-256 of the manifest of a folder's result; "" if there is none, or if it is damaged."""
+    try:
+        return manifest.read(folder, result_name(folder) or RESULT).sha256
+    except ValueError:
+        return ""
+
+
+def settled(directory: str | Path, act: Callable[[], _T]) -> _T:
+    """Calls a function that reads the result in a folder, again if the result is replaced meanwhile.
+
+    Args:
+      directory: the path or URL of the folder.
+      act: the function. It may write a page of the result: the last call has read the last result.
+
+    Returns:
+      What the last call returned.
+
+    Raises:
+      OSError: other processes replaced the result during each call.
+    """
+    folder = Folder(directory)
+    for _ in _PAUSES:
+        before = version(folder)
+        with contextlib.suppress(Replaced):
+            found = act()
+            if version(folder) == before:
+                return found
+    raise OSError(f"{directory}: other processes are extending {RESULT}. Open it again later")
 
 
 def replace(folder: Folder, partial: str) -> None:

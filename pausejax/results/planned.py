@@ -103,6 +103,19 @@ def opened(directory: str | Path) -> xr.Dataset:
     return result
 
 
+def of_plan(directory: str | Path, plan: Plan) -> xr.Dataset:
+    """Opens the runs of a plan in the result of its folder.
+
+    Another process may have ended a larger study in the folder. Its other runs are left out.
+
+    Raises:
+      FileNotFoundError, ValueError, OSError: as `exchange.read`.
+    """
+    result = opened(directory)
+    own = np.isin(result["identity"].values, list(plan.known))
+    return result if own.all() else result.isel(run=np.flatnonzero(own))
+
+
 def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:
     """Reads the labels of a plan's runs from a study's folder.
 

@@ -21,7 +21,7 @@ from pausejax.results.description import FILES as FILES
 from pausejax.results.description import PIECE
 from pausejax.results.description import SPEC as SPEC
 from pausejax.results.description import USED as USED
-from pausejax.results.exchange import LABELS, REPLACED, replace, result_name
+from pausejax.results.exchange import LABELS, REPLACED, replace, result_name, version
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
 from pausejax.results.folder import Folder
@@ -116,9 +116,9 @@ def examine(folder: Folder, plan: Plan) -> Contents:
       OSError: the result can't be read.
     """
     for _ in range(_ATTEMPTS):
-        before = _result_of(folder)
+        before = version(folder)
         found = contents.read(folder, ExpectedRuns.of(plan))
-        if found.whole or _result_of(folder) == before:
+        if found.whole or version(folder) == before:
             break  # else another process has replaced the result meanwhile, without a lock
     spec = ""
     if found.blocks:  # in this case the metadata are intact
@@ -129,14 +129,6 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     # A saved selection of a study's runs has the spec of the whole study.
     current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
     return found._replace(current=current, result=before)
-
-
-def _result_of(folder: Folder) -> str:
-    """Returns the SHA-256 of the manifest of a folder's result; "" if there is none, or if it is damaged."""
-    try:
-        return manifest.read(folder, result_name(folder) or RESULT).sha256
-    except ValueError:
-        return ""
 
 
 def build_if_complete(folder: Folder, plan: Plan, *, grows: bool = False) -> int:
@@ -246,7 +238,7 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     provenance = [one for stored in stored_runs for one in stored.provenance]
     try:
         blocks.write(folder, partial, labels.Labels.of(plan), stored_runs, provenance)
-        if _result_of(folder) != found.result:
+        if version(folder) != found.result:
             raise OSError(f"{folder}: another process has replaced {RESULT}. The same command goes on")
         replace(folder, partial)
         last = planned.runs(folder).keys()

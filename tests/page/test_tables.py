@@ -10,6 +10,7 @@ from rich.console import Console
 
 import pausejax
 from pausejax import analysis, page
+from pausejax.analysis.summaries import summary_text
 from pausejax.commands.tables import print_summary
 from pausejax.page import figures, tables
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, Sweep
@@ -60,7 +61,7 @@ def test_a_switch_of_the_scale_stands_where_all_values_are_positive():
 
 def test_the_table_is_the_printed_one(study):
     written = io.StringIO()
-    print_summary(Console(file=written, width=500), study)
+    print_summary(Console(file=written, width=500), summary_text(study))
     read = tables.summary(study)
     lines = [line.split("  ") for line in written.getvalue().splitlines()]
     printed = [[cell.strip() for cell in line if cell.strip()] for line in lines]
@@ -70,7 +71,7 @@ def test_the_table_is_the_printed_one(study):
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_a_narrow_terminal_has_every_label_and_number(study, width):
     console = Console(file=io.StringIO(), width=width)
-    print_summary(console, study)
+    print_summary(console, summary_text(study))
     lines = [line.strip() for line in console.file.getvalue().splitlines()]
     assert max(map(len, lines)) <= width
     for label, *cells in tables.summary(study).rows:
@@ -84,7 +85,7 @@ def test_where_there_is_room_a_heading_or_a_label_has_one_line(label):
     runs = with_figures(runs_of([{"policy": label}, {"policy": "c"}]), loss=[1.0, 2.0])
     metrics = json.loads(runs.attrs["metrics"])
     metrics["loss"]["heading"] = "loss"
-    print_summary(console, runs.assign_attrs(ranking="loss", metrics=json.dumps(metrics)))
+    print_summary(console, summary_text(runs.assign_attrs(ranking="loss", metrics=json.dumps(metrics))))
     words = console.file.getvalue().split()
     assert {"policy", label, "c"} <= set(words)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pausejax import kinds, page
 from pausejax.analysis.quantities import Metric, as_json, metrics_in
+from pausejax.analysis.summaries import summary_text
 from pausejax.commands.tables import print_summary
 from pausejax.plotting import paper
 from pausejax.plotting.chart import Chart
@@ -174,7 +175,7 @@ def test_tables_keep_every_letter(label):
     few = json.dumps({name: metrics[name] for name in ("test_accuracy", "own")})
     result = result.assign_attrs(metrics=few)
     printed = Console(file=io.StringIO(), width=200)
-    print_summary(printed, result)
+    print_summary(printed, summary_text(result))
     assert printed.file.getvalue().count(label) == 2
     table = page.page.tables.summary(result)
     assert label in table.headings and label in {row[0] for row in table.rows}
