@@ -186,7 +186,7 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
             continue
         other = _file(loaded)
         if other == path:
-            del sys.modules[name]
+            _remove(name)
         elif other or name in sys.builtin_module_names:
             raise _in_use(entry, path, name, other)
 
@@ -212,10 +212,15 @@ def _forget(entry: str, module: str) -> None:
     beside = entry.endswith(".py")
     if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
         raise PartError(f"use: {entry}: a module named {top} is in use already. Rename the file")
-    for name in list(sys.modules):
-        if name in _OURS or (name.partition(".")[0] == top and top in _OURS):
-            del sys.modules[name]
+    for name in _OURS & {*sys.modules}:
+        _remove(name)
     _OURS.add(top)
+
+
+def _remove(module: str) -> None:
+    """Removes a module from `sys.modules`, and the modules of this package: a new package would lack them."""
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
+        del sys.modules[name]
 
 
 def _file(module: ModuleType | None) -> Path | None:

@@ -143,7 +143,8 @@ def _names(path: Path, module: str) -> Iterator[str]:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):  # Python reports this when it imports the file
         return
-    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    is_package = path.name == "__init__.py"
+    package = module.split(".") if is_package else module.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -153,3 +154,14 @@ def _names(path: Path, module: str) -> Iterator[str]:
             if start:
                 yield start
             yield from (f"{start}.{alias.name}".lstrip(".") for alias in node.names)
+        elif is_package and "__all__" in map(ast.unparse, _targets(node)):
+            # `from package import *` imports the modules of the package that this list names.
+            texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+            yield from (f"{module}.{text}" for text in texts if isinstance(text, str))
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """Returns the expressions to which a statement assigns."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else []

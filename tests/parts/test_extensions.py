@@ -100,7 +100,9 @@ def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
 LAB = "from lab_models.deep import BEGIN"
 HELPERS = {
     "plain.py": "BEGIN = 1\n",
-    "pack/__init__.py": "",
+    "pack/__init__.py": '__all__ = ["star", "NAME"]\n__all__ += ["late"]\nNAME = 1\n',
+    "pack/star.py": "VALUE = 1\n",
+    "pack/late.py": "VALUE = 1\n",
     "pack/inner.py": "from . import other\nfrom .other import VALUE\n",
     "pack/other.py": "VALUE = 1\n",
     "lazy.py": "import pack.inner\n",
@@ -121,13 +123,30 @@ def test_what_a_file_imports_belongs_to_it_whatever_was_imported_before(tmp_path
     found = {"mine.py", *HELPERS} - {"beside.py"}
     assert set(kinds.load(spec).parts.sources[0].files) == found
     names = {identities(spec)[0]}
-    for file in ("plain.py", "pack/other.py", "lazy.py"):
+    for file in ("plain.py", "pack/other.py", "lazy.py", "pack/star.py", "pack/late.py"):
         (tmp_path / file).write_text(HELPERS[file].replace("1", "2") + "# changed\n")
         names.add(identities(spec)[0])
-    assert len(names) == 4
+    assert len(names) == 6
     assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 2
     for name in ("plain", "lazy", "pack", "pack.inner", "pack.other"):
         sys.modules.pop(name, None)
+
+
+def test_a_package_that_is_executed_anew_keeps_no_old_modules(tmp_path, monkeypatch):
+    """Python sets the attribute of a package only at the first import of a module."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "renewed").mkdir()
+    for name in ("__init__", "laws", "plots"):
+        (tmp_path / "renewed" / f"{name}.py").write_text("BEGIN = 1\n")
+    importlib.import_module("renewed.plots")
+    spec = write(tmp_path, "BEGIN", more="from renewed.laws import BEGIN")
+    for begin in (1, 2):
+        (tmp_path / "renewed" / "laws.py").write_text(f"BEGIN = {begin}\n")
+        layer = kinds.load(spec).parts
+        assert layer.get("policy", "first_ones").parameters["start"].default == begin
+        importlib.import_module("renewed.plots")
+        assert sys.modules["renewed"].plots is sys.modules["renewed.plots"]
+    extensions._remove("renewed")
 
 
 def test_a_helper_whose_name_another_module_has_is_refused(tmp_path, monkeypatch):
