@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import SourceFinder, beginning, imported, is_beside
+from pausejax.parts.imports import SourceFinder, beginning, imported, is_beside, old_bytecode
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
-from pausejax.parts.source import Source, unlike, written
+from pausejax.parts.source import Source, digest_of_file, unlike, written
 
 ENTRY_POINTS = "pausejax.extensions"
 
@@ -76,9 +76,11 @@ def _load_one(entry: str, folder: str) -> Layer:
     if known and known.sources[0].is_current(base, _reached(base, module).values()):
         return known
     with collecting() as collected:
-        source = _execute(entry, base, module)
+        source, held = _execute(entry, base, module)
     layer = Layer(registered_parts(), [source])
-    for part in collected.own():
+    # A module that the session has imported itself is not executed, but has registered its parts before.
+    before = [part for part in registered_parts().own() if Path(part.file).resolve() in held.values()]
+    for part in (*before, *collected.own()):
         layer.add(dataclasses.replace(part, is_of_use=True))
     _LOADED[entry, str(path)] = layer
     return layer
@@ -108,8 +110,13 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> Source:
-    """Imports a module anew; returns it with the files of its folder and the other modules that it needs."""
+def _execute(entry: str, base: Path, module: str) -> tuple[Source, Mapping[str, Path]]:
+    """Imports a module anew, with the modules that it imports.
+
+    Returns:
+      The source, and the files of the modules that the session has imported itself, by name. These modules
+      were not executed.
+    """
     _forget(entry, module)
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
@@ -138,11 +145,17 @@ def _execute(entry: str, base: Path, module: str) -> Source:
         sys.path[:] = folders  # else the file would change what other files of `use` import
     # What was executed counts, because a file may have changed since.
     contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*reached.values()})}
-    _refuse_outdated(entry, base, {name: path for name, path in reached.items() if name in before})
+    held = {name: path for name, path in reached.items() if name in before}
+    _refuse_outdated(entry, base, held)
     files = {p.relative_to(base).as_posix(): text for p, text in contents.items() if p.is_relative_to(base)}
     elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests)
+    return Source(entry, module, files, elsewhere, digests), held
+
+
+# The spec and the digest of each module that the session has imported itself, when a file of `use` first
+# needed it.
+_HELD: dict[str, tuple[Any, str]] = {}
 
 
 def _reached(base: Path, *modules: str) -> dict[str, Path]:
@@ -161,13 +174,21 @@ def _refuse_outdated(entry: str, base: Path, modules: Mapping[str, Path]) -> Non
 
     Raises:
       PartError: Python has imported a module from another file. Or the file of a module, or of one that it
-        imports, has changed since this process began.
+        imports, has changed since this process began, or another file has taken its place.
     """
     for name, path in modules.items():
         if (other := _file(sys.modules.get(name))) not in (None, path):
             raise _in_use(entry, path, name, other)
     for name, path in (_reached(base, *modules) if modules else {}).items():
-        if path.stat().st_ctime > beginning():
+        changed = path.stat().st_ctime > beginning()
+        if name in modules:
+            spec, digest = getattr(sys.modules.get(name), "__spec__", None), digest_of_file(path)
+            known, first = _HELD.get(name, (None, ""))
+            changed |= known is spec is not None and first != digest
+            _HELD[name] = (spec, first if known is spec else digest)
+            if cached := old_bytecode(spec, path):
+                raise PartError(f"use: {entry}: {path}: Python has executed old bytecode. Remove {cached}")
+        if changed:
             raise PartError(
                 f"use: {entry}: {path} may have changed since Python imported {name}. Restart Python (a "
                 f"notebook's kernel)"

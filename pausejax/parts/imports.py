@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import marshal
 import os
 import sys
 import time
@@ -135,6 +136,21 @@ def beginning() -> float:
         return psutil.Process().create_time()
     # Ticks are of 0.01 s. Python takes longer than 0.03 s to begin with a user's code.
     return time.time() - age + 0.03
+
+
+def old_bytecode(spec: ModuleSpec | None, path: Path) -> str:
+    """Returns the file of bytecode that Python executes for a module, if it is old; else "".
+
+    Bytecode becomes old if another file of the same time and size takes the place of the module's file.
+    """
+    if spec is None or not spec.cached:
+        return ""
+    try:
+        executed = marshal.loads(Path(spec.cached).read_bytes()[16:])
+    except (OSError, EOFError, TypeError, ValueError):  # Python executes the file
+        return ""
+    made = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    return spec.cached if executed != made else ""
 
 
 def _names(path: Path, module: str) -> Iterator[str]:

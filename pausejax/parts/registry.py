@@ -50,8 +50,9 @@ class Parts:
         Raises:
           PartError: another part has this name.
         """
-        other = self.of(part.category).get(part.name)
-        if other and not _same_place(other, part):
+        own = self._own.get((part.category, part.name))
+        other = own or self.of(part.category).get(part.name)
+        if other and not (_same_name(other, part) and (not own or _same_content(own, part))):
             raise PartError(
                 f"{part.file}: {part.category} {part.name}: {other.file} has a {part.category} of this name. "
                 "Choose another name"
@@ -104,11 +105,14 @@ def collecting() -> Iterator[Parts]:
         _COLLECTING.reset(token)
 
 
-def _same_place(one: Part, other: Part) -> bool:
-    """Returns whether two parts come from the same cell, run again, or from the same file, executed again."""
+def _same_name(one: Part, other: Part) -> bool:
+    """Returns whether two parts may come from the same cell, run again, or the same file, executed again."""
     functions = one.function, other.function
-    if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
-        return False
+    return len({(function.__module__, function.__qualname__) for function in functions}) == 1
+
+
+def _same_content(one: Part, other: Part) -> bool:
+    """Returns whether the files of two parts have the same content; files that are gone do not count."""
     files = {path for path in (Path(one.file), Path(other.file)) if path.is_file()}
     return len({path.read_bytes() for path in files}) < 2
 

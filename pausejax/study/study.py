@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pausejax.analysis.quantities import Metric, Variable
-from pausejax.parts import CATEGORIES, File, Parameter, registered_parts
+from pausejax.parts import CATEGORIES, File, Parameter
 from pausejax.parts.digest import digest_of
 from pausejax.parts.extensions import Layer
 from pausejax.study import vocabulary
@@ -144,8 +144,8 @@ class Study:
         found = {
             (category, name): digest_of(part)
             for category in (self.kind.policy_category, *self.kind.categories, "quantity")
-            for name, part in registered_parts().of(category).items()
-            if name in used
+            for name, part in self.parts.of(category).items()
+            if name in used and not part.is_of_use
         }
         return {place: digest for place, digest in found.items() if digest}
 

@@ -20,7 +20,7 @@ import pytest
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
-from pausejax.parts import extensions, imports, source
+from pausejax.parts import extensions, imports, registered_parts, source
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -235,6 +235,77 @@ def test_a_module_that_python_may_hold_since_before_it_changed_is_refused(tmp_pa
             kinds.load(spec)
         importlib.reload(sys.modules["lab_models.inner"])  # lab_models.deep still has the old constant
     forget_lab()
+
+
+@pytest.mark.parametrize("place", ["beside", "elsewhere"])
+def test_parts_that_a_session_has_registered_by_an_import_have_one_identity(tmp_path, monkeypatch, place):
+    """A notebook imports its module of parts, and then plays the spec that names it."""
+    folder = tmp_path if place == "beside" else tmp_path / "library"
+    write(folder, 1, file="session_parts.py")
+    spec = write(tmp_path, use='["entry.py"]')
+    (tmp_path / "entry.py").write_text("import session_parts\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(extensions, "beginning", time.time)
+    registered = registered_parts()
+    found = []
+    try:
+        for session in (False, True, True):
+            extensions._LOADED.clear()
+            if session:
+                importlib.import_module("session_parts")
+            found.append((identities(spec)[0], kinds.load(spec).parts.get("policy", "first_ones").is_of_use))
+            extensions._remove("session_parts")
+            extensions._OURS.discard("session_parts")
+        assert set(found) == {(found[0][0], True)}
+        # Another folder has an entry of the same name, as after a reload of the first one by the session.
+        importlib.reload(importlib.import_module("session_parts"))
+        other = write(tmp_path / "other", 2, file="session_parts.py", use='["session_parts.py"]')
+        extensions._OURS.add("session_parts")
+        assert kinds.load(other).parts.get("policy", "first_ones").parameters["start"].default == 2
+    finally:
+        registered._own.pop(("policy", "first_ones"), None)
+        extensions._remove("session_parts")
+
+
+def test_a_module_whose_place_another_file_has_taken_is_refused(tmp_path, monkeypatch):
+    """Neither a folder that is renamed nor a link that is switched changes the times of files."""
+    for name, begin in (("old", 1), ("new", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "switched.py").write_text(f"BEGIN = {begin}\n")
+    link = tmp_path / "current"
+    link.symlink_to("old")
+    monkeypatch.setattr(sys, "path", [str(link), *sys.path])
+    monkeypatch.setattr(extensions, "beginning", time.time)
+    importlib.import_module("switched")
+    spec = write(tmp_path / "study", "BEGIN", more="from switched import BEGIN")
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
+    (tmp_path / "old" / "switched.py").rename(tmp_path / "old" / "gone.py")
+    (tmp_path / "new" / "switched.py").rename(tmp_path / "old" / "switched.py")
+    with pytest.raises(SpecError, match=r"switched\.py may have changed since Python imported switched"):
+        kinds.load(spec)
+    del sys.modules["switched"]
+
+
+def test_old_bytecode_that_the_session_has_executed_is_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(extensions, "beginning", time.time)
+    own = tmp_path / "stale_constants.py"
+    own.write_text("BEGIN = 1\n")
+    py_compile.compile(str(own))
+    spec = write(tmp_path / "study", "BEGIN", more="from stale_constants import BEGIN")
+    importlib.import_module("stale_constants")
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
+    extensions._remove("stale_constants")
+    extensions._LOADED.clear()
+    before = own.stat()
+    own.write_text("BEGIN = 2\n")
+    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert importlib.import_module("stale_constants").BEGIN == 1
+    with pytest.raises(
+        SpecError, match=r"stale_constants\.py: Python has executed old bytecode. Remove .*pyc"
+    ):
+        kinds.load(spec)
+    extensions._remove("stale_constants")
 
 
 def test_this_process_began_before_the_tests_and_after_the_file_of_its_interpreter(tmp_path):
