@@ -13,7 +13,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from typing import Any
 
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import SourceFinder, beginning, imported, is_beside, old_bytecode
-from pausejax.parts.origin import in_package, of_others
+from pausejax.parts.origin import in_package, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, digest_of_file, unlike, written
@@ -133,7 +132,7 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, Mapping[str, 
     except PartError as error:
         raise PartError(f"use: {error}") from error
     except (Exception, SystemExit) as error:
-        raise PartError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
+        raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
     finally:
         sys.meta_path.remove(finder)
         loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
@@ -247,21 +246,6 @@ def _remove(module: str) -> None:
 def _file(module: ModuleType | None) -> Path | None:
     name = getattr(module, "__file__", None)
     return Path(name).resolve() if name else None
-
-
-def _where(error: BaseException, base: Path, module: str) -> str:
-    """Returns where an error arose in the user's files, such as "line 3: ", for a message; else ""."""
-    if isinstance(error, SyntaxError) and error.filename:
-        file, line = error.filename, error.lineno
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        inside = [frame for frame in frames if Path(frame.filename).is_relative_to(base)]
-        if not inside:
-            return ""
-        file, line = inside[-1].filename, inside[-1].lineno
-    path = Path(file)
-    itself = path.with_suffix("") == base.joinpath(*module.split(".")) or not path.is_relative_to(base)
-    return f"line {line}: " if itself else f"{path.relative_to(base)}: line {line}: "
 
 
 @functools.cache

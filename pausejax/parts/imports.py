@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], 
                     left += _names(path, name)
         if parent := name.rpartition(".")[0]:
             left.append(parent)
+            mapped = _mapped(name) if name not in found else None
+            if mapped and belongs(name, mapped.resolve()):
+                found[name] = mapped.resolve()
+                left += _names(mapped, name)
     return found
 
 
@@ -70,6 +74,16 @@ def _spec(
     """Returns the spec of a module that Python would import now, whether or not it is loaded already."""
     finders = (finder for finder in sys.meta_path if finder is not without)
     return next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
+
+
+def _mapped(name: str) -> Path | None:
+    """Returns the file of a module in a package that an editable install maps to another folder."""
+    finders = (finder for finder in sys.meta_path if finder is not PathFinder)
+    try:
+        found = next(filter(None, (finder.find_spec(name, None) for finder in finders)), None)
+    except (AttributeError, ImportError, LookupError, ValueError):  # the finder needs the parent to be loaded
+        return None
+    return Path(found.origin) if found and found.has_location and found.origin else None
 
 
 def is_beside(base: Path, name: str, path: Path) -> bool:

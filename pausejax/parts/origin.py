@@ -1,9 +1,10 @@
-"""Tells whether a file or a module belongs to this package, to Python, or to an installed package."""
+"""Tells whether a file, a module or an error is of the user, this package, Python or a library."""
 
 import functools
 import importlib.machinery
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,18 @@ def is_named_by_library(kind: type) -> bool:
         found = getattr(found, name, None)
     written_in_c = not isinstance(vars(kind).get("__module__"), str)
     return found is kind or written_in_c
+
+
+def place_of(error: BaseException, base: Path, module: str) -> str:
+    """Returns where an error arose in the user's files, such as "line 3: ", for a message; else ""."""
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if Path(frame.filename).is_relative_to(base)]
+        if not inside:
+            return ""
+        file, line = inside[-1].filename, inside[-1].lineno
+    path = Path(file)
+    itself = path.with_suffix("") == base.joinpath(*module.split(".")) or not path.is_relative_to(base)
+    return f"line {line}: " if itself else f"{path.relative_to(base)}: line {line}: "

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import json
 import os
 import py_compile
@@ -265,6 +266,41 @@ def test_parts_that_a_session_has_registered_by_an_import_have_one_identity(tmp_
     finally:
         registered._own.pop(("policy", "first_ones"), None)
         extensions._remove("session_parts")
+
+
+def test_packages_that_an_editable_install_maps_to_other_folders_count(tmp_path, monkeypatch):
+    """As setuptools does for `package-dir = {"mapped.laws" = "src"}`."""
+    (tmp_path / "src").mkdir()
+    for name, text in (
+        ("__init__", ""),
+        ("k", "from mapped.laws.deep import BEGIN\n"),
+        ("deep", "BEGIN = 1\n"),
+    ):
+        (tmp_path / "src" / f"{name}.py").write_text(text)
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "mapped":
+                return importlib.machinery.ModuleSpec(name, None, is_package=True)
+            if not name.startswith("mapped.laws"):
+                return None
+            if name.startswith("mapped.laws.deep."):
+                raise KeyError(name)  # as for packages whose parent is not loaded
+            file = tmp_path / "src" / f"{name.removeprefix('mapped.laws').strip('.') or '__init__'}.py"
+            return importlib.util.spec_from_file_location(name, file) if file.is_file() else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    spec = write(tmp_path / "study", "BEGIN", more="from mapped.laws.k import BEGIN")
+    found = []
+    for begin in (1, 2):
+        (tmp_path / "src" / "deep.py").write_text(f"BEGIN = {begin}\n")
+        layer = kinds.load(spec).parts
+        found.append(layer.get("policy", "first_ones").parameters["start"].default)
+        (made,) = layer.sources
+        assert made.digests.keys() == {"mapped.laws", "mapped.laws.k", "mapped.laws.deep"}
+    assert found == [1, 2]
+    extensions._remove("mapped")
 
 
 def test_a_module_whose_place_another_file_has_taken_is_refused(tmp_path, monkeypatch):
