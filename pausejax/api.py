@@ -22,7 +22,7 @@ from pausejax.execution.stopping import StopRequested, stop_on_signals
 from pausejax.execution.tracking import Tracker
 from pausejax.parts import Parameter, PartError, registered_parts
 from pausejax.parts.extensions import Layer
-from pausejax.results import exchange, planned, saving, unfinished
+from pausejax.results import planned, saving, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
@@ -85,6 +85,7 @@ def simulate(
       SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.
       Interruption: (a KeyboardInterrupt) the call was interrupted. `out` then keeps finished and unfinished
         runs; SIGTERM and SIGUSR1 interrupt too. Without `out` nothing is kept.
+      OSError: `out` can't be written, or another process has ended a larger study in it.
     """
     if not checkpoint_every >= 0:
         raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be >= 0 seconds"])
@@ -110,8 +111,7 @@ def simulate(
                 raise Interruption(
                     f"{out} keeps the finished and unfinished runs. The same call continues them"
                 ) from stop
-    found = exchange.settled(held.folder.path(), lambda: planned.of_plan(held.folder.path(), plan).load())
-    return kinds.with_units(found)
+    return kinds.with_units(planned.loaded(held.folder.path(), plan))
 
 
 class Interruption(KeyboardInterrupt):

@@ -115,9 +115,9 @@ def _say(outcome: "Outcome", plan: "Plan", path: str, directory: str, took: floa
     from pausejax.commands.tables import print_summary
     from pausejax.results import exchange, planned
 
-    def summed_up() -> tuple[SummaryText, list[str]]:
-        result = planned.of_plan(directory, plan)
-        return summary_text(result), diverged_runs(result)
+    def summed_up() -> tuple[SummaryText, list[str]] | None:
+        result = planned.opened(directory)
+        return (summary_text(result), diverged_runs(result)) if planned.holds(result, plan) else None
 
     console, runs = common.console(), len(plan.runs)
     for name in outcome.damaged:
@@ -127,8 +127,11 @@ def _say(outcome: "Outcome", plan: "Plan", path: str, directory: str, took: floa
     if outcome.missing:
         console.print(f"{outcome.missing} of {runs} runs are missing: other shards simulate them")
         return
-    table, diverged = exchange.settled(directory, summed_up)
-    print_summary(console, table)
+    table, diverged = exchange.settled(directory, summed_up) or (None, [])
+    if table:
+        print_summary(console, table)
+    else:
+        console.print("no table: another process has ended a larger study in this folder", markup=False)
     for line in diverged:
         console.print(line, markup=False)
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)

@@ -103,17 +103,27 @@ def opened(directory: str | Path) -> xr.Dataset:
     return result
 
 
-def of_plan(directory: str | Path, plan: Plan) -> xr.Dataset:
-    """Opens the runs of a plan in the result of its folder.
-
-    Another process may have ended a larger study in the folder. Its other runs are left out.
+def loaded(directory: str, plan: Plan) -> xr.Dataset:
+    """Loads the result of a plan that this process has played.
 
     Raises:
       FileNotFoundError, ValueError, OSError: as `exchange.read`.
+      OSError: another process has ended a larger study in the folder.
     """
-    result = opened(directory)
-    own = np.isin(result["identity"].values, list(plan.known))
-    return result if own.all() else result.isel(run=np.flatnonzero(own))
+    result = exchange.settled(directory, lambda: opened(directory).load())
+    if not holds(result, plan):
+        raise OSError(
+            f"{directory}: another process has ended a larger study in this folder. pausejax.open reads its runs"
+        )
+    return result
+
+
+def holds(result: xr.Dataset, plan: Plan) -> bool:
+    """Returns whether a result has the runs of a plan and no others.
+
+    Another process may have ended a larger study in the folder, with labels and an order of its own.
+    """
+    return sorted(result["identity"].values.tolist()) == sorted(plan.identities)
 
 
 def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:

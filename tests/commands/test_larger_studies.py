@@ -20,7 +20,7 @@ name = "random"
 """
 
 
-def test_simulate_returns_the_runs_that_were_asked_for(tmp_path, monkeypatch):
+def test_simulate_returns_no_other_runs_than_those_that_were_asked_for(tmp_path, monkeypatch):
     def play(*given, **named):
         outcome = playing.play(*given, **named)
         monkeypatch.undo()
@@ -29,12 +29,10 @@ def test_simulate_returns_the_runs_that_were_asked_for(tmp_path, monkeypatch):
 
     study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2, "out": tmp_path}
     monkeypatch.setattr(api, "play", play)
-    found = pausejax.simulate("random", seeds=2, **study)
-    assert found["policy"].values.tolist() == ["random"] * 2 and found["seed"].values.tolist() == [0, 1]
+    with pytest.raises(OSError, match="another process has ended a larger study in this folder"):
+        pausejax.simulate("random", seeds=2, **study)
     assert pausejax.open(tmp_path).sizes["run"] == 6
-    alone = pausejax.simulate("random", seeds=2, **{**study, "out": tmp_path / "alone"})
-    assert found["identity"].values.tolist() == alone["identity"].values.tolist()
-    assert found["elapsed"].values.tolist() == alone["elapsed"].values.tolist()
+    assert pausejax.simulate("random", seeds=2, **{**study, "out": tmp_path / "alone"}).sizes["run"] == 2
 
 
 def test_the_last_page_is_that_of_the_larger_study(tmp_path, monkeypatch, capsys):
@@ -56,6 +54,25 @@ def test_the_last_page_is_that_of_the_larger_study(tmp_path, monkeypatch, capsys
     assert shown == [2, 4] and "4, of 1 policy" in (out / "report.html").read_text()
     said = capsys.readouterr().out
     assert said.count("the page with all charts") == 1 and "over 2 seeds" in said and "2 runs in" in said
+
+
+def test_a_table_has_no_runs_of_another_study(tmp_path, monkeypatch, capsys):
+    """The larger study has a second label for the same runs."""
+    spec, larger, out = tmp_path / "spec.toml", tmp_path / "larger.toml", tmp_path / "out"
+    spec.write_text(SPEC.format(2))
+    larger.write_text(SPEC.format(2) + '[[policy]]\nname = "random"\nlabel = "again"\n')
+
+    def play(*given, **named):
+        outcome = played(*given, **named)
+        monkeypatch.undo()
+        assert cli.main(["run", str(larger), "--out", str(out), "--quiet", "--no-report"]) == cli.OK
+        return outcome
+
+    played = playing.play
+    monkeypatch.setattr(playing, "play", play)
+    assert cli.main(["run", str(spec), "--out", str(out), "--no-report"]) == cli.OK
+    said = capsys.readouterr().out
+    assert "no table: another process has ended a larger study" in said and "again" not in said
 
 
 def test_a_result_that_is_always_replaced_is_one_error(tmp_path, monkeypatch):
