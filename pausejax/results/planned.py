@@ -112,9 +112,7 @@ def loaded(directory: str, plan: Plan) -> xr.Dataset:
     """
     result = exchange.settled(directory, lambda: opened(directory).load())
     if not holds(result, plan):
-        raise OSError(
-            f"{directory}: another process has ended a larger study in this folder. pausejax.open reads its runs"
-        )
+        raise OSError(f"{directory}: another process has ended a larger study in this folder. Open it")
     return result
 
 
