@@ -80,6 +80,9 @@ def _mapped(name: str) -> Path | None:
     """Returns the file of a module in a package that an editable install maps to another folder."""
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     try:
+        top = _spec(name.partition(".")[0])
+        if top and top.has_location:  # a package in one folder, which has been searched
+            return None
         found = next(filter(None, (finder.find_spec(name, None) for finder in finders)), None)
     except (AttributeError, ImportError, LookupError, ValueError):  # the finder needs the parent to be loaded
         return None

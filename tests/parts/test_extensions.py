@@ -281,6 +281,8 @@ def test_packages_that_an_editable_install_maps_to_other_folders_count(tmp_path,
     class Finder:
         @staticmethod
         def find_spec(name, path=None, target=None):
+            if name == "pausejax.policies":  # of another copy of this package, which is not imported
+                return importlib.util.spec_from_file_location(name, tmp_path / "src" / "k.py")
             if name == "mapped":
                 return importlib.machinery.ModuleSpec(name, None, is_package=True)
             if not name.startswith("mapped.laws"):
