@@ -140,7 +140,9 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, Mapping[str, 
         reached |= _reached(base, module)
         within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
         reached |= {name: path for name, path in within.items() if _belongs(base, module, name, path)}
-        _OURS.update(reached.keys() & finder.modules)
+        # A package without `__init__.py` is not executed.
+        packages = {name.rpartition(".")[0] for name in reached} & {*sys.modules} - before
+        _OURS.update(reached.keys() & finder.modules, packages)
         sys.path[:] = folders  # else the file would change what other files of `use` import
     # What was executed counts, because a file may have changed since.
     contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*reached.values()})}
@@ -238,9 +240,14 @@ def _forget(entry: str, module: str) -> None:
 
 
 def _remove(module: str) -> None:
-    """Removes a module from `sys.modules`, and the modules of this package: a new package would lack them."""
+    """Removes a module from `sys.modules` and from its package, and the modules of this package.
+
+    A new package would lack its old modules. `from package import module` finds the attribute of the package.
+    """
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
-        del sys.modules[name]
+        removed, (package, _, last) = sys.modules.pop(name), name.rpartition(".")
+        if (holder := sys.modules.get(package)) and getattr(holder, last, None) is removed:
+            delattr(holder, last)
 
 
 def _file(module: ModuleType | None) -> Path | None:

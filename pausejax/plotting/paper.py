@@ -20,7 +20,7 @@ from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plai
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column and of both columns of a two-column paper, in inches."""
-_MARKERS = "osD^vP*X"
+_MARKERS = "osD^vP*X<>pdhH8"
 _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000

@@ -150,6 +150,34 @@ def test_a_package_that_is_executed_anew_keeps_no_old_modules(tmp_path, monkeypa
     extensions._remove("renewed")
 
 
+@pytest.mark.parametrize("held", ["nothing", "the package", "another module"])
+@pytest.mark.parametrize("init", [True, False])
+def test_a_module_that_a_package_holds_is_executed_anew(tmp_path, monkeypatch, init, held):
+    """`from package import module` takes the attribute of a package that Python has imported before."""
+    library = tmp_path / "library" / "holding"
+    for folder in (library, tmp_path / "one" / "holding_too", tmp_path / "two" / "holding_too"):
+        folder.mkdir(parents=True)
+        if init:
+            (folder / "__init__.py").write_text("")
+        (folder / "other.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "library"))
+    monkeypatch.setattr(extensions, "beginning", time.time)
+    if held != "nothing":
+        importlib.import_module("holding" if held == "the package" else "holding.other")
+    more = "from holding import k\nfrom holding_too import k as own\n"
+    try:
+        for place, begin in (("one", 1), ("one", 2), ("two", 3), ("one", 2), ("two", 4)):
+            (library / "k.py").write_text(f"BEGIN = {begin}\n")
+            (tmp_path / place / "holding_too" / "k.py").write_text(f"BEGIN = {10 * begin}\n")
+            layer = kinds.load(write(tmp_path / place, "k.BEGIN + own.BEGIN", more=more)).parts
+            assert layer.get("policy", "first_ones").parameters["start"].default == 11 * begin
+            (source,) = layer.sources
+            assert "holding_too/k.py" in source.files and "holding.k" in source.digests
+    finally:
+        extensions._remove("holding")
+        extensions._remove("holding_too")
+
+
 def test_a_helper_whose_name_another_module_has_is_refused(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "twice.py").write_text("BEGIN = 7\n")

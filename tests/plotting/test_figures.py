@@ -191,3 +191,13 @@ def test_a_note_covers_no_line_and_a_long_name_breaks_at_an_underscore():
         assert "a note" in note.get_text() and title.get_text().startswith("value_per_\n")
         plot, below, above = (one.get_window_extent() for one in (axes, note, title))
         assert plot.ymax <= below.ymin and below.ymax <= above.ymin
+
+
+def test_points_of_many_series_look_different():
+    """As those of `models_sent` and of the Pareto chart, which lines can not tell apart by dashes."""
+    series = tuple(Series(str(i), np.ones(1), np.full(1, float(i)), mark="point", style=i) for i in range(16))
+    (axes,) = paper.figure(Chart("c", "", (Panel(Axis("x"), Axis("y"), series),))).axes
+    signs = [
+        (one.get_paths()[0].vertices.tobytes(), tuple(one.get_facecolor()[0])) for one in axes.collections
+    ]
+    assert len(signs) == 16 == len(set(signs)) and len({shape for shape, _ in signs}) >= 15
