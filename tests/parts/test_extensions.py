@@ -162,6 +162,7 @@ def test_a_module_that_a_package_holds_is_executed_anew(tmp_path, monkeypatch, i
         (folder / "other.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "library"))
     monkeypatch.setattr(extensions, "beginning", time.time)
+    monkeypatch.setattr(extensions, "_OURS", {"mine"})
     if held != "nothing":
         importlib.import_module("holding" if held == "the package" else "holding.other")
     more = "from holding import k\nfrom holding_too import k as own\n"
