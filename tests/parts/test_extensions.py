@@ -162,7 +162,7 @@ def test_a_module_that_a_package_holds_is_executed_anew(tmp_path, monkeypatch, i
         (folder / "other.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path / "library"))
     monkeypatch.setattr(extensions, "beginning", time.time)
-    monkeypatch.setattr(extensions, "_OURS", {"mine"})
+    extensions._OURS.intersection_update({"mine"})
     if held != "nothing":
         importlib.import_module("holding" if held == "the package" else "holding.other")
     more = "from holding import k\nfrom holding_too import k as own\n"
@@ -680,7 +680,7 @@ def test_modules_of_a_folder_that_the_file_adds_to_the_path_count(tmp_path):
 def test_modules_below_the_folder_are_files_whatever_the_session_did_before(tmp_path, monkeypatch, way):
     """A session and a terminal must have one identity, or the folder of one is refused by the other."""
     monkeypatch.setattr(extensions, "_LOADED", {})
-    monkeypatch.setattr(extensions, "_OURS", {*extensions._OURS})
+    extensions._OURS.add("mine")
     monkeypatch.setattr(sys, "path", [*sys.path])
     inner = tmp_path / "inner"
     inner.mkdir()
