@@ -53,8 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
+        # The encoding of stdout may lack letters such as ± and α. They are escaped, as Python does on stderr.
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # as stderr; its encoding may lack ± or α
+            sys.stdout.reconfigure(errors="backslashreplace")
         ending = _Ending()
         atexit.register(
             ending

@@ -174,8 +174,9 @@ def _leave(
 
 def _tell(lines: "Sequence[str]", options: argparse.Namespace) -> None:
     if not options.quiet:
+        console = common.console()
         for line in lines:
-            common.console().print(line, markup=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def in_words(options: argparse.Namespace) -> str:

@@ -77,7 +77,7 @@ def _load_one(entry: str, folder: str) -> Layer:
     with collecting() as collected:
         source, held = _execute(entry, base, module)
     layer = Layer(registered_parts(), [source])
-    # A module that the session has imported itself is not executed, but has registered its parts before.
+    # Modules that the session has imported itself are not executed. Their import has registered their parts.
     before = [part for part in registered_parts().own() if Path(part.file).resolve() in held.values()]
     for part in (*before, *collected.own()):
         layer.add(dataclasses.replace(part, is_of_use=True))
@@ -154,8 +154,8 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, Mapping[str, 
     return Source(entry, module, files, elsewhere, digests), held
 
 
-# The spec and the digest of each module that the session has imported itself, when a file of `use` first
-# needed it.
+# For each module that the session has imported itself: its spec, and the digest of its file at the first use.
+# A reload makes a new spec.
 _HELD: dict[str, tuple[Any, str]] = {}
 
 
@@ -184,9 +184,9 @@ def _refuse_outdated(entry: str, base: Path, modules: Mapping[str, Path]) -> Non
         changed = path.stat().st_ctime > beginning()
         if name in modules:
             spec, digest = getattr(sys.modules.get(name), "__spec__", None), digest_of_file(path)
-            known, first = _HELD.get(name, (None, ""))
-            changed |= known is spec is not None and first != digest
-            _HELD[name] = (spec, first if known is spec else digest)
+            if name not in _HELD or _HELD[name][0] is not spec:
+                _HELD[name] = spec, digest
+            changed |= _HELD[name][1] != digest
             if cached := old_bytecode(spec, path):
                 raise PartError(f"use: {entry}: {path}: Python has executed old bytecode. Remove {cached}")
         if changed:

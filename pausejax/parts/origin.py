@@ -73,7 +73,7 @@ def is_named_by_library(kind: type) -> bool:
 
 
 def place_of(error: BaseException, base: Path, module: str) -> str:
-    """Returns where an error arose in the user's files, such as "line 3: ", for a message; else ""."""
+    """Returns where an error arose in the user's files, such as "line 3: "; "" if it arose elsewhere."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:

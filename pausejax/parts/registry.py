@@ -112,7 +112,7 @@ def _same_name(one: Part, other: Part) -> bool:
 
 
 def _same_content(one: Part, other: Part) -> bool:
-    """Returns whether the files of two parts have the same content; files that are gone do not count."""
+    """Returns whether the files of two parts have the same content, or one of the files is gone."""
     files = {path for path in (Path(one.file), Path(other.file)) if path.is_file()}
     return len({path.read_bytes() for path in files}) < 2
 

@@ -104,15 +104,16 @@ def opened(directory: str | Path) -> xr.Dataset:
 
 
 def loaded(directory: str, plan: Plan) -> xr.Dataset:
-    """Loads the result of a plan that this process has played.
+    """Loads the result of a plan after this process has played the plan.
 
     Raises:
-      FileNotFoundError, ValueError, OSError: as `exchange.read`.
-      OSError: another process has ended a larger study in the folder.
+      FileNotFoundError, ValueError: as `exchange.read`.
+      OSError: as `exchange.read`, or another process has ended a larger study in the folder.
     """
     result = exchange.settled(directory, lambda: opened(directory).load())
     if not holds(result, plan):
-        raise OSError(f"{directory}: another process has ended a larger study in this folder. Open it")
+        larger = "another process has ended a larger study in this folder"
+        raise OSError(f"{directory}: {larger}. pausejax.open reads its result")
     return result
 
 
