@@ -182,18 +182,19 @@ def _refuse_outdated(entry: str, base: Path, modules: Mapping[str, Path]) -> Non
             raise _in_use(entry, path, name, other)
     for name, path in (_reached(base, *modules) if modules else {}).items():
         changed = path.stat().st_ctime > beginning()
+        spec = getattr(sys.modules.get(name), "__spec__", None)
         if name in modules:
-            spec, digest = getattr(sys.modules.get(name), "__spec__", None), digest_of_file(path)
+            digest = digest_of_file(path)
             if name not in _HELD or _HELD[name][0] is not spec:
                 _HELD[name] = spec, digest
             changed |= _HELD[name][1] != digest
-            if cached := old_bytecode(spec, path):
-                raise PartError(f"use: {entry}: {path}: Python has executed old bytecode. Remove {cached}")
         if changed:
             raise PartError(
                 f"use: {entry}: {path} may have changed since Python imported {name}. Restart Python (a "
                 f"notebook's kernel)"
             )
+        if name in modules and (cached := old_bytecode(spec, path)):
+            raise PartError(f"use: {entry}: {path}: Python has executed old bytecode. Remove {cached}")
 
 
 def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:

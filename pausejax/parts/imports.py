@@ -163,9 +163,15 @@ def old_bytecode(spec: ModuleSpec | None, path: Path) -> str:
     if spec is None or not spec.cached:
         return ""
     try:
-        executed = marshal.loads(Path(spec.cached).read_bytes()[16:])
+        content = Path(spec.cached).read_bytes()
+        executed = marshal.loads(content[16:])
     except (OSError, EOFError, TypeError, ValueError):  # Python executes the file
         return ""
+    flags, seconds, size = (int.from_bytes(content[at : at + 4], "little") for at in (4, 8, 12))
+    source = path.stat()
+    # Flags mean that the header has a digest instead of the source's time and size.
+    if not flags and (seconds, size) != (int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF):
+        return ""  # Python executes the file
     made = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     return spec.cached if executed != made else ""
 

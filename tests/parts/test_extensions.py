@@ -57,6 +57,12 @@ def write(folder, start=0, *, more="", use='["mine.py"]', file="mine.py"):
     return folder / "spec.toml"
 
 
+@pytest.fixture
+def bytecode(monkeypatch):
+    """Python writes bytecode, as it does for users. Some environments of tests forbid it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+
+
 def run(spec, out, *more):
     return cli.main(["run", str(spec), "--out", str(out), "--quiet", "--no-report", *more])
 
@@ -245,7 +251,7 @@ def test_a_module_of_another_folder_is_executed_anew(tmp_path, monkeypatch):
     forget_lab()
 
 
-def test_a_module_that_python_may_hold_since_before_it_changed_is_refused(tmp_path, monkeypatch):
+def test_a_module_that_python_may_hold_since_before_it_changed_is_refused(tmp_path, monkeypatch, bytecode):
     """The session has imported a module, which has imported the module that changes."""
     (tmp_path / "lab_models").mkdir()
     deep, inner = tmp_path / "lab_models" / "deep.py", tmp_path / "lab_models" / "inner.py"
@@ -334,7 +340,7 @@ def test_packages_that_an_editable_install_maps_to_other_folders_count(tmp_path,
     extensions._remove("mapped")
 
 
-def test_a_module_whose_place_another_file_has_taken_is_refused(tmp_path, monkeypatch):
+def test_a_module_whose_place_another_file_has_taken_is_refused(tmp_path, monkeypatch, bytecode):
     """Neither a folder that is renamed nor a link that is switched changes the times of files."""
     for name, begin in (("old", 1), ("new", 2)):
         (tmp_path / name).mkdir()
@@ -373,6 +379,22 @@ def test_old_bytecode_that_the_session_has_executed_is_refused(tmp_path, monkeyp
     ):
         kinds.load(spec)
     extensions._remove("stale_constants")
+
+
+def test_bytecode_that_python_does_not_execute_is_no_reason_to_refuse(tmp_path, monkeypatch):
+    """Such as bytecode in a folder of which this user may only read."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(extensions, "beginning", time.time)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own = tmp_path / "unwritten_constants.py"
+    own.write_text("BEGIN = 1\n")
+    py_compile.compile(str(own))
+    own.write_text("BEGIN = 2\n")
+    os.utime(own, (0, 0))
+    spec = write(tmp_path / "study", "BEGIN", more="from unwritten_constants import BEGIN")
+    assert importlib.import_module("unwritten_constants").BEGIN == 2
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 2
+    extensions._remove("unwritten_constants")
 
 
 def test_this_process_began_before_the_tests_and_after_the_file_of_its_interpreter(tmp_path):
