@@ -85,7 +85,7 @@ def simulate(
       SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.
       Interruption: (a KeyboardInterrupt) the call was interrupted. `out` then keeps finished and unfinished
         runs; SIGTERM and SIGUSR1 interrupt too. Without `out` nothing is kept.
-      OSError: `out` can't be written, or another process has ended a larger study in it.
+      OSError: `out` can't be written, or another process has ended another study in it.
     """
     if not checkpoint_every >= 0:
         raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be >= 0 seconds"])

@@ -25,7 +25,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` for its new content, and renames it to `path` when the context ends.
 
     A reader, or a restart after a crash, sees the whole new file or the old state. If the context fails, the
-    new content is removed. The file beside `path` is locked during the context: a process that removes the
+    new content is removed. The file beside `path` is locked until it is renamed: a process that removes the
     files of killed processes keeps locked ones.
 
     Raises:
@@ -39,9 +39,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+            os.fsync(lock.fileno())
+            os.replace(partial, path)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

@@ -131,7 +131,7 @@ def _say(outcome: "Outcome", plan: "Plan", path: str, directory: str, took: floa
     if table:
         print_summary(console, table)
     else:
-        console.print("no table: another process has ended a larger study in this folder", markup=False)
+        console.print("no table: another process has ended another study in this folder", markup=False)
     for line in diverged:
         console.print(line, markup=False)
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)

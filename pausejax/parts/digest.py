@@ -1,9 +1,10 @@
 """Computes the digests of parts from outside the package. The identities of runs depend on these digests.
 
-The digest of a part in a file of `use` or in an installed package covers the content of the part's file. A
-session is a notebook or a script, with the modules that it imports. The digest of a part of a session covers
-all that the part's function reaches: its code, its closures, and the global names that it uses, with the
-session's functions, classes and constants. It covers objects of installed libraries by their names.
+The digest of an installed package's part covers the file that defines the part, and the function's code,
+closure and defaults. A session is a notebook or a script, with the modules that it imports. The digest of a
+session's part covers all that the part's function reaches: its code, its closures, and the global names
+that it uses, with the session's functions, classes and constants. It covers objects of installed libraries
+by their names.
 """
 
 import copyreg
@@ -53,15 +54,17 @@ def digest_of(part: Part) -> str:
     """Returns the digest of a part; "" for a part of the package.
 
     Raises:
-      PartError: the part is of the session and reaches a value that has no digest.
+      PartError: the part reaches a value that has no digest.
     """
     if in_package(part.file):
         return ""
-    if not is_of_session(part):
-        return hashlib.sha256(Path(part.file).read_bytes()).hexdigest()
     content = _Content()
     try:
         content.add(part.function, part.name)
+        if not is_of_session(part):
+            # The package may have made the function in another function, with values of the session.
+            made_from = part.function.__code__, part.function.__defaults__, part.function.__kwdefaults__
+            content.add((part.content, *made_from), part.name)
         if part.notes:
             content.add(dict(part.notes), part.name)
     except _NoDigest as error:
@@ -112,6 +115,8 @@ class _Content:
             raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
 
     def _add_one(self, value: Any, name: str) -> None:
+        if type(value) is not value.__class__:  # such as a function with a decorator of wrapt
+            raise _NoDigest(f"{name}, a {type(value).__name__}")
         if isinstance(value, types.FunctionType):
             self._add_function(value, name)
         elif isinstance(value, types.CodeType):

@@ -15,15 +15,15 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import SourceFinder, beginning, imported, is_beside, old_bytecode
-from pausejax.parts.origin import in_package, of_others, place_of
+from pausejax.parts.imports import imported
+from pausejax.parts.isolation import OwnModules, file_of
+from pausejax.parts.origin import in_package, is_of_user, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
-from pausejax.parts.source import Source, digest_of_file, unlike, written
+from pausejax.parts.source import Source, unlike, written
 
 ENTRY_POINTS = "pausejax.extensions"
 
@@ -75,11 +75,9 @@ def _load_one(entry: str, folder: str) -> Layer:
     if known and known.sources[0].is_current(base, _reached(base, module).values()):
         return known
     with collecting() as collected:
-        source, held = _execute(entry, base, module)
+        source = _execute(entry, base, module)
     layer = Layer(registered_parts(), [source])
-    # Modules that the session has imported itself are not executed. Their import has registered their parts.
-    before = [part for part in registered_parts().own() if Path(part.file).resolve() in held.values()]
-    for part in (*before, *collected.own()):
+    for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True))
     _LOADED[entry, str(path)] = layer
     return layer
@@ -109,151 +107,60 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> tuple[Source, Mapping[str, Path]]:
-    """Imports a module anew, with the modules that it imports.
+def _execute(entry: str, base: Path, module: str) -> Source:
+    """Imports a module with modules of its own, and returns what was executed.
 
-    Returns:
-      The source, and the files of the modules that the session has imported itself, by name. These modules
-      were not executed.
+    Raises:
+      PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
     """
-    _forget(entry, module)
     reached = _reached(base, module)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
-    beside = {name: path for name, path in reached.items() if is_beside(base, name, path)}
-    _forget_helpers(entry, module, beside)
-    before, folders = set(sys.modules), [*sys.path]
-    sys.path.insert(0, str(base))
-    finder = SourceFinder()
-    sys.meta_path.insert(0, finder)
-    try:
-        importlib.invalidate_caches()
-        importlib.import_module(module)
-    except PartError as error:
-        raise PartError(f"use: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
-    finally:
-        sys.meta_path.remove(finder)
-        loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
-        # The file may have extended `sys.path`, so that more modules are found now.
-        reached |= _reached(base, module)
-        within = {name: path for name, path in loaded.items() if path and path.is_relative_to(base)}
-        reached |= {name: path for name, path in within.items() if _belongs(base, module, name, path)}
-        # A package without `__init__.py` is not executed.
-        packages = {name.rpartition(".")[0] for name in reached} & {*sys.modules} - before
-        _OURS.update(reached.keys() & finder.modules, packages)
-        sys.path[:] = folders  # else the file would change what other files of `use` import
-    # What was executed counts, because a file may have changed since.
-    contents = {path: finder.contents.get(path) or path.read_bytes() for path in sorted({*reached.values()})}
-    held = {name: path for name, path in reached.items() if name in before}
-    _refuse_outdated(entry, base, held)
+    _refuse_taken(entry, base, module, reached)
+    own = OwnModules(base, functools.partial(_belongs, base, module), reached)
+    with own.in_place():
+        try:
+            importlib.import_module(module)
+        except PartError as error:
+            raise PartError(f"use: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
+        # The file may have changed `sys.path`, so that other modules are found now.
+        reached = _reached(base, module)
+    reached |= own.files
+    for path in reached.values():
+        if path not in own.contents:
+            own.contents[path] = path.read_bytes()
+    contents = {path: own.contents[path] for path in sorted({*reached.values()})}
     files = {p.relative_to(base).as_posix(): text for p, text in contents.items() if p.is_relative_to(base)}
     elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests), held
+    return Source(entry, module, files, elsewhere, digests)
 
 
-# For each module that the session has imported itself: its spec, and the digest of its file at the first use.
-# A reload makes a new spec.
-_HELD: dict[str, tuple[Any, str]] = {}
-
-
-def _reached(base: Path, *modules: str) -> dict[str, Path]:
-    """Returns the files of some modules and of the user's modules that they import, by the modules' names."""
-    return imported(base, modules, functools.partial(_belongs, base, modules[0]))
+def _reached(base: Path, module: str) -> dict[str, Path]:
+    """Returns the files of a module and of the user's modules that it imports, by the modules' names."""
+    return imported(base, [module], functools.partial(_belongs, base, module))
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
     """Returns whether a module is of the user, or of the package that holds the entry `module` of `use`."""
     same_package = name.partition(".")[0] == module.partition(".")[0]
-    return (path.is_relative_to(base) and same_package) or not of_others(path)
+    return (path.is_relative_to(base) and same_package) or is_of_user(name, path)
 
 
-def _refuse_outdated(entry: str, base: Path, modules: Mapping[str, Path]) -> None:
-    """Refuses modules that the session has imported and that may be outdated.
-
-    Raises:
-      PartError: Python has imported a module from another file. Or the file of a module, or of one that it
-        imports, has changed since this process began, or another file has taken its place.
-    """
-    for name, path in modules.items():
-        if (other := _file(sys.modules.get(name))) not in (None, path):
-            raise _in_use(entry, path, name, other)
-    for name, path in (_reached(base, *modules) if modules else {}).items():
-        changed = path.stat().st_ctime > beginning()
-        spec = getattr(sys.modules.get(name), "__spec__", None)
-        if name in modules:
-            digest = digest_of_file(path)
-            if name not in _HELD or _HELD[name][0] is not spec:
-                _HELD[name] = spec, digest
-            changed |= _HELD[name][1] != digest
-        if changed:
-            raise PartError(
-                f"use: {entry}: {path} may have changed since Python imported {name}. Restart Python (a "
-                f"notebook's kernel)"
-            )
-        if name in modules and (cached := old_bytecode(spec, path)):
-            raise PartError(f"use: {entry}: {path}: Python has executed old bytecode. Remove {cached}")
-
-
-def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:
-    """Removes the modules that a user's file imports from `sys.modules`: their files may have changed since.
+def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Path]) -> None:
+    """Refuses files that have the name of a module of Python or of a library: Python would import that one.
 
     Raises:
-      PartError: a module of such a name has been imported from another folder.
+      PartError: there is such a file.
     """
     for name, path in reached.items():
-        loaded = sys.modules.get(name)
-        if loaded is None or name == module or of_others(path):
-            continue
-        other = _file(loaded)
-        if other == path:
-            _remove(name)
-        elif other or name in sys.builtin_module_names:
-            raise _in_use(entry, path, name, other)
-
-
-def _in_use(entry: str, path: Path, name: str, other: Path | None) -> PartError:
-    wrong = f"a module named {name} is in use already, from {other or 'Python'}. Rename the file"
-    return PartError(f"use: {entry}: {path.name}: {wrong}")
-
-
-# Names of modules that came from users' files. `_forget` removes no other modules.
-_OURS: set[str] = set()
-
-
-def _forget(entry: str, module: str) -> None:
-    """Removes the modules of users' files from `sys.modules`, so that Python reads them again.
-
-    This also removes modules of the same name from other folders.
-
-    Raises:
-      PartError: the file has the name of a module that is not from a user's file.
-    """
-    top = module.partition(".")[0]
-    beside = entry.endswith(".py")
-    if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
-        raise PartError(f"use: {entry}: a module named {top} is in use already. Rename the file")
-    for name in _OURS & {*sys.modules}:
-        _remove(name)
-    _OURS.add(top)
-
-
-def _remove(module: str) -> None:
-    """Removes a module from `sys.modules` and from its package, and the modules of this package.
-
-    A new package would lack its old modules. `from package import module` finds the attribute of the package.
-    """
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
-        removed, (package, _, last) = sys.modules.pop(name), name.rpartition(".")
-        if (holder := sys.modules.get(package)) and getattr(holder, last, None) is removed:
-            delattr(holder, last)
-
-
-def _file(module: ModuleType | None) -> Path | None:
-    name = getattr(module, "__file__", None)
-    return Path(name).resolve() if name else None
+        other = file_of(sys.modules.get(name))
+        of_python = name in sys.builtin_module_names or (name == module and name in sys.stdlib_module_names)
+        if of_python or (other and not _belongs(base, module, name, Path(other).resolve())):
+            wrong = f"a module named {name} is in use already, from {other or 'Python'}"
+            raise PartError(f"use: {entry}: {path.name}: {wrong}. Rename the file")
 
 
 @functools.cache
@@ -274,6 +181,10 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     """Rebuilds a layer in another process: writes its files to a folder and executes them."""
     for part in others:
         known = registered_parts().of(part.category).get(part.name)
+        if known and known.content != part.content:
+            raise PartError(
+                f"{part.category} {part.name}: the file {known.file} has another content on this machine"
+            )
         if known is None or digest_of(known) != digest_of(part):
             registered_parts().add(part)
     layers = []

@@ -1,20 +1,13 @@
-"""Finds the modules that a module imports, in the text of their files, and executes them from this text."""
+"""Finds the modules that a module imports, in the text of their files."""
 
 import ast
 import functools
-import marshal
-import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
-
-import psutil
-
-from pausejax.parts.origin import of_others
 
 
 def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
@@ -59,7 +52,7 @@ def _folders(base: Path, top: str) -> list[Path]:
     if not top or (beside / "__init__.py").is_file() or (base / f"{top}.py").is_file():
         return [beside]
     try:
-        found = _spec(top)
+        found = spec_of(top)
     except (ImportError, ValueError):
         found = None
     if found and found.has_location and found.origin and not found.submodule_search_locations:
@@ -68,7 +61,7 @@ def _folders(base: Path, top: str) -> list[Path]:
     return elsewhere if found and found.has_location else [beside, *elsewhere]
 
 
-def _spec(
+def spec_of(
     name: str, path: Any = None, target: Any = None, *, without: MetaPathFinder | None = None
 ) -> ModuleSpec | None:
     """Returns the spec of a module that Python would import now, whether or not it is loaded already."""
@@ -80,100 +73,13 @@ def _mapped(name: str) -> Path | None:
     """Returns the file of a module in a package that an editable install maps to another folder."""
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     try:
-        top = _spec(name.partition(".")[0])
+        top = spec_of(name.partition(".")[0])
         if top and top.has_location:  # a package in one folder, which has been searched
             return None
         found = next(filter(None, (finder.find_spec(name, None) for finder in finders)), None)
     except (AttributeError, ImportError, LookupError, ValueError):  # the finder needs the parent to be loaded
         return None
     return Path(found.origin) if found and found.has_location and found.origin else None
-
-
-def is_beside(base: Path, name: str, path: Path) -> bool:
-    """Returns whether a file is the one in which Python looks for a module in the folder `base`.
-
-    A link counts as a module of another folder.
-    """
-    beside = base.joinpath(*name.split("."))
-    return path in (beside.with_name(f"{beside.name}.py"), beside / "__init__.py")
-
-
-class SourceFinder(MetaPathFinder):
-    """Finder that executes the user's modules from their sources, and keeps what it has read.
-
-    Python's own loader may execute old bytecode: it compares only the source's time in seconds and its size,
-    and both can stay equal while a file is edited.
-    """
-
-    def __init__(self) -> None:
-        self.contents: dict[Path, bytes] = {}
-        """The content of each executed file."""
-        self.modules: set[str] = set()
-        """The names of the modules that were found."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Returns the spec of a user's module; None for other modules."""
-        found = _spec(name, path, target, without=self)
-        if (
-            found
-            and type(found.loader) is SourceFileLoader
-            and not of_others(Path(found.loader.path).resolve())
-        ):
-            found.loader = _Loader(name, found.loader.path, self.contents)
-            self.modules.add(name)
-            return found
-        return None
-
-
-class _Loader(SourceFileLoader):
-    """Loader that reads and writes no bytecode."""
-
-    def __init__(self, name: str, path: str, contents: dict[Path, bytes]) -> None:
-        super().__init__(name, path)
-        self._contents = contents
-
-    def path_stats(self, path: str) -> Any:
-        """Raises an OSError: without a source's time, Python ignores bytecode."""
-        raise OSError
-
-    def get_data(self, path: str) -> bytes:
-        """Returns the content of a file."""
-        found = super().get_data(path)
-        self._contents[Path(path).resolve()] = found
-        return found
-
-
-@functools.cache
-def beginning() -> float:
-    """Returns when this process began, in seconds since the epoch, and at most 0.03 s later."""
-    try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError):  # not Linux
-        return psutil.Process().create_time()
-    # Ticks are of 0.01 s. Python takes longer than 0.03 s to begin with a user's code.
-    return time.time() - age + 0.03
-
-
-def old_bytecode(spec: ModuleSpec | None, path: Path) -> str:
-    """Returns the file of bytecode that Python executes for a module, if it is old; else "".
-
-    Bytecode becomes old if another file of the same time and size takes the place of the module's file.
-    """
-    if spec is None or not spec.cached:
-        return ""
-    try:
-        content = Path(spec.cached).read_bytes()
-        executed = marshal.loads(content[16:])
-    except (OSError, EOFError, TypeError, ValueError):  # Python executes the file
-        return ""
-    flags, seconds, size = (int.from_bytes(content[at : at + 4], "little") for at in (4, 8, 12))
-    source = path.stat()
-    # Flags mean that the header has a digest instead of the source's time and size.
-    if not flags and (seconds, size) != (int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF):
-        return ""  # Python executes the file
-    made = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    return spec.cached if executed != made else ""
 
 
 def _names(path: Path, module: str) -> Iterator[str]:

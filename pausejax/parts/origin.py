@@ -28,7 +28,39 @@ def in_package(file: str) -> bool:
 def of_others(path: Path) -> bool:
     """Returns whether a file belongs to this package, to Python, or to an installed package."""
     installed = {"site-packages", "dist-packages"}
-    return in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+    known = in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+    return known or any(
+        path.is_relative_to(folder) and path.relative_to(folder).parts[:1] in _installed(folder)
+        for folder in sys.path
+    )
+
+
+@functools.cache
+def _installed(folder: str) -> frozenset[tuple[str]]:
+    """Returns the names of packages and modules that `pip install --target` has put into a folder."""
+    records = Path(folder).glob("*.dist-info/RECORD")
+    lines = (line for record in records for line in record.read_text(errors="replace").splitlines())
+    return frozenset((line.partition(",")[0].partition("/")[0],) for line in lines)
+
+
+NEEDED = frozenset(
+    (
+        *("IPython", "absl", "array_record", "chex", "dp_accounting", "flax", "fsspec", "jax"),
+        *("jaxlib", "jinja2", "markupsafe", "matplotlib", "mlflow", "numpy", "optax", "optuna"),
+        *("orbax", "pandas", "platformdirs", "pyarrow", "ray", "rich", "scipy", "sklearn"),
+        *("tensorflow", "tensorflow_datasets", "tomli_w", "wandb", "xarray", "zarr"),
+    )
+)
+"""Libraries that this package imports."""
+
+
+def is_of_user(module: str, path: Path) -> bool:
+    """Returns whether a module, from a file, is one of the user's own.
+
+    A library that this package imports is not, even if the user develops the library: this package would not
+    know the classes of a second copy.
+    """
+    return not of_others(path) and module.partition(".")[0] not in NEEDED
 
 
 def is_foreign(module: str) -> bool:

@@ -139,6 +139,8 @@ class Part:
     """Arguments of the decorator that registered the part."""
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Keyword argument of the function for each parameter that has another name in the study."""
+    content: str = ""
+    """SHA-256 of the file of a library's part, when the part was registered."""
     is_of_use: bool = False
     """Whether a file of `use` registered the part."""
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, overload
 
+from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.parameter import Parameter
 from pausejax.parts.part import Part, PartError
 from pausejax.parts.signature import read
+from pausejax.parts.source import digest_of_file
 from pausejax.spelling import nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -118,7 +120,10 @@ def _same_content(one: Part, other: Part) -> bool:
 
 
 def _register(category: str, function: Function, **notes: Any) -> Function:
-    part = dataclasses.replace(read(category, function), notes=notes)
+    part = read(category, function)
+    library = of_others(file := Path(part.file).resolve()) and not in_package(part.file)
+    content = digest_of_file(file) if library and file.is_file() else ""
+    part = dataclasses.replace(part, notes=notes, content=content)
     keywords = function.__kwdefaults__ or {}
     declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
     if declared:

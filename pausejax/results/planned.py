@@ -108,21 +108,22 @@ def loaded(directory: str, plan: Plan) -> xr.Dataset:
 
     Raises:
       FileNotFoundError, ValueError: as `exchange.read`.
-      OSError: as `exchange.read`, or another process has ended a larger study in the folder.
+      OSError: as `exchange.read`, or another process has ended another study in the folder.
     """
     result = exchange.settled(directory, lambda: opened(directory).load())
     if not holds(result, plan):
-        larger = "another process has ended a larger study in this folder"
-        raise OSError(f"{directory}: {larger}. pausejax.open reads its result")
+        other = "another process has ended another study in this folder"
+        raise OSError(f"{directory}: {other}. pausejax.open reads its result")
     return result
 
 
 def holds(result: xr.Dataset, plan: Plan) -> bool:
-    """Returns whether a result has the runs of a plan and no others.
+    """Returns whether a result has the runs of a plan and no others, with the same order and labels.
 
-    Another process may have ended a larger study in the folder, with labels and an order of its own.
+    Another process may have ended a larger study in the folder, or an equal one with other labels.
     """
-    return sorted(result["identity"].values.tolist()) == sorted(plan.identities)
+    labels = zip(result["identity"].values.tolist(), result["policy"].values.tolist(), strict=True)
+    return [*labels] == [(run.identity, run.policy) for run in plan.runs]
 
 
 def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:

@@ -29,10 +29,26 @@ def test_simulate_returns_no_other_runs_than_those_that_were_asked_for(tmp_path,
 
     study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2, "out": tmp_path}
     monkeypatch.setattr(api, "play", play)
-    with pytest.raises(OSError, match="another process has ended a larger study in this folder"):
+    with pytest.raises(OSError, match="another process has ended another study in this folder"):
         pausejax.simulate("random", seeds=2, **study)
     assert pausejax.open(tmp_path).sizes["run"] == 6
     assert pausejax.simulate("random", seeds=2, **{**study, "out": tmp_path / "alone"}).sizes["run"] == 2
+
+
+@pytest.mark.parametrize("other", [{"seeds": [1, 0]}, {"policies": [{"name": "random", "label": "theirs"}]}])
+def test_simulate_returns_the_order_and_the_labels_that_were_asked_for(tmp_path, monkeypatch, other):
+    def play(*given, **named):
+        outcome = playing.play(*given, **named)
+        monkeypatch.undo()
+        pausejax.simulate(**study | other)
+        return outcome
+
+    study = {"policies": "random", "seeds": [0, 1], "mode": "bandit", "rounds": 5, "num_clients": 4}
+    study |= {"clients_per_round": 2, "out": tmp_path}
+    monkeypatch.setattr(api, "play", play)
+    with pytest.raises(OSError, match="another process has ended another study in this folder"):
+        pausejax.simulate(**study)
+    assert pausejax.simulate(**study)["seed"].values.tolist() == [0, 1]
 
 
 def test_the_last_page_is_that_of_the_larger_study(tmp_path, monkeypatch, capsys):
@@ -72,7 +88,7 @@ def test_a_table_has_no_runs_of_another_study(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(playing, "play", play)
     assert cli.main(["run", str(spec), "--out", str(out), "--no-report"]) == cli.OK
     said = capsys.readouterr().out
-    assert "no table: another process has ended a larger study" in said and "again" not in said
+    assert "no table: another process has ended another study" in said and "again" not in said
 
 
 def test_a_result_that_is_always_replaced_is_one_error(tmp_path, monkeypatch):

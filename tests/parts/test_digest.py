@@ -1,5 +1,6 @@
 """What the identity of a run knows of parts that a notebook or script defines: all that they reach."""
 
+import dataclasses
 import importlib
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import pausejax
 from pausejax import devices, kinds, parts
+from pausejax.parts import extensions
 from pausejax.parts.digest import digest_of
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -294,6 +296,11 @@ def test_a_digest_is_the_same_in_every_process():
             "class B:\n    @functools.cached_property\n    def at(self):\n        return 1\nC = B()",
             "C.at, a cached_property",
         ),
+        (
+            "import wrapt\n@wrapt.decorator\ndef D(wrapped, instance, args, kwargs):\n    return wrapped()\n"
+            "@D\ndef C():\n    return 1",
+            "C, a FunctionWrapper",
+        ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
     ],
 )
@@ -305,6 +312,49 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
     ):
         kinds.parse({**document, "quantities": ["noted"]})
     assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
+
+
+@pytest.mark.parametrize("change", ["upgrade", "closure", "default"])
+def test_the_part_of_a_library_counts_as_it_was_imported(tmp_path, monkeypatch, own_parts, change):
+    """Its file may be another when the study is played. A function of the library may have made the part."""
+    file = tmp_path / "site-packages" / "installed_laws.py"
+    file.parent.mkdir()
+    text = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.network import Law
+def constant(factor, default):
+    @pausejax.latency
+    def installed_law(*, num_clients, min_latency, extra: float = default):
+        return Law(lambda key: (min_latency * factor + extra) * jnp.ones(num_clients))
+    return installed_law
+"""
+    file.write_text(text)
+    monkeypatch.syspath_prepend(str(file.parent))
+    library = importlib.import_module("installed_laws")
+    small = {"mode": "bandit", "rounds": 2, "num_clients": 4, "clients_per_round": 2, "min_latency": 1.0}
+
+    def played(*values):
+        if values:
+            library.constant(*values)
+        result = pausejax.simulate("random", latency="installed_law", **small)
+        return float(result["elapsed"][0, -1]), str(result["identity"].values[0])
+
+    first = played(2.0, 1.0)
+    if change == "upgrade":
+        file.write_text(text.replace("min_latency * factor", "min_latency * 2 * factor"))
+        assert played() == first
+        importlib.reload(library)
+        again = played(2.0, 1.0)
+        assert again[0] == 10.0
+    else:
+        again = played(2.0, 2.0) if change == "default" else played(3.0, 1.0)
+        assert again[0] == 8.0
+    (sent,) = [part for part in parts.registered_parts().own() if part.name == "installed_law"]
+    with pytest.raises(parts.PartError, match=r"installed_laws\.py has another content on this machine"):
+        extensions._unpack([], [dataclasses.replace(sent, content="of another machine")])
+    del sys.modules["installed_laws"]
+    assert first[0] == 6.0 and first[1] != again[1]
 
 
 @pytest.mark.slow

@@ -1,0 +1,145 @@
+"""Executes the files of each entry of `use` with copies of the user's modules that nobody else holds."""
+
+import builtins
+import contextlib
+import functools
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pausejax.parts.imports import spec_of
+
+# Two threads must not exchange modules at the same time.
+_LOCK = threading.RLock()
+
+
+class OwnModules(MetaPathFinder):
+    """The user's modules, as one entry of `use` imports them.
+
+    Each file is read once. The session and other entries have other copies of these modules. So neither an
+    edited file nor an import of the session changes what the entry's functions compute.
+    """
+
+    def __init__(self, base: Path, belongs: Callable[[str, Path], bool], names: Iterable[str]) -> None:
+        """Begins without modules.
+
+        Args:
+          base: the folder that Python searches first.
+          belongs: function from a dotted name and a file to whether this module is one of the user's.
+          names: names of such modules; more are found while files are executed.
+        """
+        self._belongs = belongs
+        self._names = {*names}
+        self._path = [str(base), *sys.path]
+        self._modules: dict[str, ModuleType] = {}
+        self.contents: dict[Path, bytes] = {}
+        """What is executed for each file, also if it is imported later."""
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files of the modules that have been imported, by the modules' names."""
+        found = {name: file_of(module) for name, module in self._modules.items()}
+        return {name: Path(file).resolve() for name, file in found.items() if file}
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Puts these modules and their search path in the place of the session's within the `with` block."""
+        with _LOCK:
+            path, session = [*sys.path], self._present()
+            _exchange(session, self._modules)
+            sys.path[:] = self._path
+            sys.meta_path.insert(0, self)
+            importlib.invalidate_caches()
+            try:
+                yield
+            finally:
+                sys.meta_path.remove(self)
+                self._modules, self._path = self._present(), [*sys.path]
+                _exchange(self._modules, session)
+                sys.path[:] = path
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns the spec of a user's module; None for other modules."""
+        found = spec_of(name, path, target, without=self)
+        if found and type(found.loader) is SourceFileLoader:
+            file = found.loader.path
+            if self._belongs(name, Path(file).resolve()):
+                found.loader = _Loader(name, file, self)
+                self._names.add(name)
+                return found
+        return None
+
+    def import_later(self, name: str, *more: Any, **options: Any) -> Any:
+        """Does what `__import__` does, for an import statement within a function of these modules."""
+        level = options.get("level", more[3] if len(more) > 3 else 0)
+        tops = {own.partition(".")[0] for own in self._names}
+        if self in sys.meta_path or not (level or name.partition(".")[0] in tops):
+            return builtins.__import__(name, *more, **options)
+        with self.in_place():
+            return builtins.__import__(name, *more, **options)
+
+    def _present(self) -> dict[str, ModuleType]:
+        """Returns the user's modules that Python would import now without executing them."""
+        return {name: module for name, module in sys.modules.copy().items() if self._is_own(name, module)}
+
+    def _is_own(self, name: str, module: ModuleType) -> bool:
+        if module is sys.modules.get("__main__"):
+            return False
+        if file := file_of(module):
+            return self._belongs(name, _resolved(file))
+        folders = getattr(module, "__dict__", {}).get("__path__")  # of a package without `__init__.py`
+        if folders is not None:
+            return len([*folders]) > 0 and all(self._belongs(name, _resolved(one)) for one in folders)
+        return name in self._names  # the module has put another object in its place
+
+
+class _Loader(SourceFileLoader):
+    """Loader that reads a module's file once, and neither reads nor writes bytecode.
+
+    Old bytecode could be executed: Python compares only the time in seconds and the size of the source.
+    """
+
+    def __init__(self, name: str, path: str, own: OwnModules) -> None:
+        super().__init__(name, path)
+        self._own = own
+
+    def path_stats(self, path: str) -> Any:
+        """Raises an OSError: without a source's time, Python ignores bytecode."""
+        raise OSError
+
+    def get_data(self, path: str) -> bytes:
+        """Returns the content of a file; that of the module's own file is as it was at the first time."""
+        if path != self.path:
+            return super().get_data(path)
+        file = Path(path).resolve()
+        if file not in self._own.contents:
+            self._own.contents[file] = super().get_data(path)
+        return self._own.contents[file]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Executes the module. Import statements within its functions will find its own modules too."""
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._own.import_later}
+        super().exec_module(module)
+
+
+def file_of(module: ModuleType | None) -> str:
+    """Returns the file of a module; "" if it has none."""
+    # `getattr` would execute the function `__getattr__` of a module.
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return file if isinstance(file, str) else ""
+
+
+# A link that leads from the user's files to a library, or back, is not expected to change.
+_resolved = functools.cache(lambda file: Path(file).resolve())
+
+
+def _exchange(old: dict[str, ModuleType], new: dict[str, ModuleType]) -> None:
+    for name in old:
+        sys.modules.pop(name, None)
+    sys.modules.update(new)
