@@ -75,10 +75,10 @@ def _load_one(entry: str, folder: str) -> Layer:
     if known and known.sources[0].is_current(base, _reached(base, module).values()):
         return known
     with collecting() as collected:
-        source = _execute(entry, base, module)
+        source, own = _execute(entry, base, module)
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
-        layer.add(dataclasses.replace(part, is_of_use=True))
+        layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
     _LOADED[entry, str(path)] = layer
     return layer
 
@@ -107,8 +107,8 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> Source:
-    """Imports a module with modules of its own, and returns what was executed.
+def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules]:
+    """Imports a module with modules of its own, and returns what was executed and these modules.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -135,7 +135,7 @@ def _execute(entry: str, base: Path, module: str) -> Source:
     files = {p.relative_to(base).as_posix(): text for p, text in contents.items() if p.is_relative_to(base)}
     elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests)
+    return Source(entry, module, files, elsewhere, digests), own
 
 
 def _reached(base: Path, module: str) -> dict[str, Path]:

@@ -2,7 +2,6 @@
 
 import builtins
 import contextlib
-import functools
 import importlib
 import sys
 import threading
@@ -38,6 +37,8 @@ class OwnModules(MetaPathFinder):
         self._names = {*names}
         self._path = [str(base), *sys.path]
         self._modules: dict[str, ModuleType] = {}
+        # For each name and file; a link that leads to a library now is not expected to lead elsewhere later.
+        self._known: dict[tuple[str, str], bool] = {}
         self.contents: dict[Path, bytes] = {}
         """What is executed for each file, also if it is imported later."""
 
@@ -92,10 +93,12 @@ class OwnModules(MetaPathFinder):
         if module is sys.modules.get("__main__"):
             return False
         if file := file_of(module):
-            return self._belongs(name, _resolved(file))
+            if (name, file) not in self._known:
+                self._known[name, file] = self._belongs(name, Path(file).resolve())
+            return self._known[name, file]
         folders = getattr(module, "__dict__", {}).get("__path__")  # of a package without `__init__.py`
         if folders is not None:
-            return len([*folders]) > 0 and all(self._belongs(name, _resolved(one)) for one in folders)
+            return len([*folders]) > 0 and all(self._belongs(name, Path(one).resolve()) for one in folders)
         return name in self._names  # the module has put another object in its place
 
 
@@ -133,10 +136,6 @@ def file_of(module: ModuleType | None) -> str:
     # `getattr` would execute the function `__getattr__` of a module.
     file = getattr(module, "__dict__", {}).get("__file__")
     return file if isinstance(file, str) else ""
-
-
-# A link that leads from the user's files to a library, or back, is not expected to change.
-_resolved = functools.cache(lambda file: Path(file).resolve())
 
 
 def _exchange(old: dict[str, ModuleType], new: dict[str, ModuleType]) -> None:

@@ -143,6 +143,8 @@ class Part:
     """SHA-256 of the file of a library's part, when the part was registered."""
     is_of_use: bool = False
     """Whether a file of `use` registered the part."""
+    surroundings: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    """Context in which the function is called: the modules of its file of `use` are in `sys.modules`."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -231,5 +233,6 @@ class Part:
         for name, value in given.items():
             (grouped[owner[name]] if name in owner else arguments)[name] = value
         made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
-        with self.blamed("fails" if CATEGORIES[self.category].inputs else "can't be built"):
+        what = "fails" if CATEGORIES[self.category].inputs else "can't be built"
+        with self.blamed(what), self.surroundings():
             return self.function(*inputs, **arguments, **made)

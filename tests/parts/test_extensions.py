@@ -226,6 +226,25 @@ def test_functions_import_the_modules_of_their_own_study(tmp_path, monkeypatch):
     assert not {"late_library", "late_helper"} & sys.modules.keys()
 
 
+def test_a_part_finds_its_classes_by_their_names(tmp_path):
+    """As `pickle`, and pools of processes, do while a data set is prepared."""
+    code = """
+from __future__ import annotations
+import pickle, typing
+import pausejax
+class Options:
+    other: Options
+@pausejax.policy
+def pickled(*, num_clients: int):
+    made = pickle.loads(pickle.dumps(Options()))
+    assert type(made) is Options and typing.get_type_hints(Options) == {"other": Options}
+    return num_clients
+"""
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "spec.toml").write_text(SPEC.format(use='["mine.py"]').replace("first_ones", "pickled"))
+    assert kinds.load(tmp_path / "spec.toml").parts.get("policy", "pickled").build(num_clients=3) == 3
+
+
 def test_modules_of_computed_names_count(tmp_path, monkeypatch):
     (tmp_path / "computed_helper.py").write_text("BEGIN = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
