@@ -52,17 +52,23 @@ class OwnModules(MetaPathFinder):
     def in_place(self) -> Iterator[None]:
         """Puts these modules and their search path in the place of the session's within the `with` block."""
         with _LOCK:
-            path, session = [*sys.path], self._present()
-            _exchange(session, self._modules)
-            sys.path[:] = self._path
-            sys.meta_path.insert(0, self)
-            importlib.invalidate_caches()
+            if self in sys.meta_path:
+                yield
+                return
+            finders, path, session = [*sys.meta_path], [*sys.path], self._present()
             try:
+                _exchange(session, self._modules)
+                sys.path[:] = self._path
+                # Those of another entry would find their own versions of the files.
+                sys.meta_path[:] = [self, *(one for one in finders if not isinstance(one, OwnModules))]
+                importlib.invalidate_caches()
                 yield
             finally:
-                sys.meta_path.remove(self)
-                self._modules, self._path = self._present(), [*sys.path]
-                _exchange(self._modules, session)
+                if self in sys.meta_path:
+                    self._modules, self._path = self._present(), [*sys.path]
+                    sys.meta_path.remove(self)
+                    sys.meta_path[:0] = [one for one in finders if isinstance(one, OwnModules)]
+                _exchange(self._present(), session)
                 sys.path[:] = path
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -80,7 +86,7 @@ class OwnModules(MetaPathFinder):
         """Does what `__import__` does, for an import statement within a function of these modules."""
         level = options.get("level", more[3] if len(more) > 3 else 0)
         tops = {own.partition(".")[0] for own in self._names}
-        if self in sys.meta_path or not (level or name.partition(".")[0] in tops):
+        if not (level or name.partition(".")[0] in tops):
             return builtins.__import__(name, *more, **options)
         with self.in_place():
             return builtins.__import__(name, *more, **options)

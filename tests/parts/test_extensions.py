@@ -226,6 +226,26 @@ def test_functions_import_the_modules_of_their_own_study(tmp_path, monkeypatch):
     assert not {"late_library", "late_helper"} & sys.modules.keys()
 
 
+def test_a_file_may_play_a_study_with_another_file(tmp_path):
+    """Each of the two has a helper of the same name, and imports it before and after the other study."""
+    for name, begin in (("inner", 1), ("outer", 2)):
+        write(tmp_path / name, "BEGIN", more="from nested_helper import BEGIN")
+        (tmp_path / name / "nested_helper.py").write_text(f"BEGIN = {begin}\nimport nested_second\n")
+        (tmp_path / name / "nested_second.py").write_text(f"BEGIN = {begin}\n")
+    more = f"""
+from pausejax import kinds
+import nested_helper
+study = kinds.load({str(tmp_path / "inner" / "spec.toml")!r})
+INNER = study.parts.get("policy", "first_ones").parameters["start"].default
+import nested_second
+BEGIN = nested_helper.BEGIN * 100 + INNER * 10 + nested_second.BEGIN
+"""
+    layer = kinds.load(write(tmp_path / "outer", "BEGIN", more=more)).parts
+    assert start_of(layer) == 212
+    assert set(layer.sources[0].files) == {"mine.py", "nested_helper.py", "nested_second.py"}
+    assert not {"nested_helper", "nested_second"} & sys.modules.keys()
+
+
 def test_a_part_finds_its_classes_by_their_names(tmp_path):
     """As `pickle`, and pools of processes, do while a data set is prepared."""
     code = """
