@@ -63,7 +63,8 @@ def adapt(
     Raises:
       PartError: the model can't be built, does not fit the inputs, or has outputs of another shape.
     """
-    known = {**values, "input_shape": example.shape[1:], "num_outputs": output_shape[-1]}
+    num_outputs = output_shape[-1] if output_shape else 1
+    known = {**values, "input_shape": example.shape[1:], "num_outputs": num_outputs}
     made = _building(part, example, known)
     try:
         weights = jax.eval_shape(made.init, jax.random.key(0))

@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
     output_shape: Callable[[Dataset], tuple[int, ...]]
     """Function that returns the shape of the network's output for one sample; the last entry is the model's
-    `num_outputs`."""
+    `num_outputs`, which is 1 for the shape ()."""
     loss: Callable[[jax.Array, jax.Array], jax.Array]
     """Function from outputs [B, ...] and targets [B, ...] to float32 [B]."""
     metric: Callable[[jax.Array, jax.Array], jax.Array]

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import pausejax
 from pausejax import data, parts
 from pausejax.federated import tasks
 from pausejax.federated.batches import evaluation_data
@@ -162,3 +163,44 @@ def test_tokens_are_counted_wherever_they_are():
         samples = dict.fromkeys(data.Dataset._fields[:4], tokens)
         samples[place] = tokens + np.array([[0], [6], [3]], np.int32)
         assert tasks._vocabulary(data.checked(data.Dataset(**samples), "made", "made")) == 7, place
+
+
+def test_a_task_with_one_number_for_a_sample_is_that_with_one_output(own_parts):
+    """The outputs of a batch have the shape [B] or [B, 1]."""
+
+    @parts.dataset
+    def numbers():
+        inputs = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+        targets = inputs @ np.float32([1, -2, 3])
+        return data.Dataset(inputs[:30], targets[:30], inputs[30:], targets[30:])
+
+    def errors(shape):
+        def error(outputs, targets):
+            return (outputs.reshape(targets.shape) - targets) ** 2
+
+        return tasks.Task(lambda data: shape, error, error, metric_name="error", higher_is_better=False)
+
+    @parts.task
+    def scalar_error():
+        return errors(())
+
+    @parts.task
+    def column_error():
+        return errors((1,))
+
+    @parts.model
+    def scalar_model(*, num_outputs: int):
+        assert num_outputs == 1
+        return lambda key: {"w": jnp.zeros(3)}, lambda params, inputs: inputs @ params["w"]
+
+    @parts.model
+    def column_model(*, num_outputs: int):
+        return lambda key: {"w": jnp.zeros(3)}, lambda params, inputs: (inputs @ params["w"])[:, None]
+
+    common = {"rounds": 3, "num_clients": 3, "clients_per_round": 2, "dataset": "numbers", "batch_size": 5}
+    column, scalar = (
+        pausejax.simulate("random", task=f"{name}_error", model=f"{name}_model", **common)["error"].values
+        for name in ("column", "scalar")
+    )
+    np.testing.assert_allclose(scalar, column, rtol=1e-6)
+    assert np.all(np.diff(scalar[0]) < 0)
