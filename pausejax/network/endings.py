@@ -34,7 +34,11 @@ class Close(NamedTuple):
     duration: jax.Array
     """Float32 scalar, duration of the round, seconds; any number for an empty cohort."""
     counts: jax.Array
-    """Bool [n], whether the client's update is aggregated."""
+    """Bool [n], whether the client's update is aggregated.
+
+    If not, and the client is done and does not fail, it is late, whatever its latency: it has sent nothing
+    under `late = "stopped"`. A study whose ending drops updates that have arrived takes `late = "released"`.
+    """
     done: jax.Array | None = None
     """Bool [n], clients that no longer work after the round; None if no client works any longer. At most
     `Ending.waiting` clients may still work."""
