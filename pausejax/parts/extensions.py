@@ -159,8 +159,9 @@ def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Pat
         other = file_of(sys.modules.get(name))
         of_python = name in sys.builtin_module_names or (name == module and name in sys.stdlib_module_names)
         if of_python or (other and not _belongs(base, module, name, Path(other).resolve())):
+            file = "" if name == module else f"{path.name}: "
             wrong = f"a module named {name} is in use already, from {other or 'Python'}"
-            raise PartError(f"use: {entry}: {path.name}: {wrong}. Rename the file")
+            raise PartError(f"use: {entry}: {file}{wrong}. Rename the file")
 
 
 @functools.cache
