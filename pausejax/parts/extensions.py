@@ -13,7 +13,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,15 +127,35 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules]:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
         # The file may have changed `sys.path`, so that other modules are found now.
         reached = _reached(base, module)
-    reached |= own.files
+    if own.shared:
+        raise PartError(
+            f"use: {entry}: a library has a part of the package {own.shared[0]}. Rename the folder"
+        )
+    places = {path: path.resolve() for path in (*own.files.values(), *_links(base, reached))}
+    reached |= {name: places[path] for name, path in own.files.items()}
     for path in reached.values():
         if path not in own.contents:
             own.contents[path] = path.read_bytes()
     contents = {path: own.contents[path] for path in sorted({*reached.values()})}
-    files = {p.relative_to(base).as_posix(): text for p, text in contents.items() if p.is_relative_to(base)}
+    # A link counts as a file too, because it decides which file is imported.
+    places |= {path: path for path in contents}
+    files = {
+        place.relative_to(base).as_posix(): contents[path]
+        for place, path in sorted(places.items())
+        if place.is_relative_to(base) and path.is_relative_to(base)
+    }
     elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
     return Source(entry, module, files, elsewhere, digests), own
+
+
+def _links(base: Path, reached: Mapping[str, Path]) -> Iterator[Path]:
+    """Yields where Python finds the modules in a folder: their files, or links to these files."""
+    for name, path in reached.items():
+        stem = base.joinpath(*name.split("."))
+        for place in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+            if place.is_file() and place.resolve() == path:
+                yield place
 
 
 def _reached(base: Path, module: str) -> dict[str, Path]:

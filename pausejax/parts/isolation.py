@@ -44,17 +44,23 @@ class OwnModules(MetaPathFinder):
 
     @property
     def files(self) -> dict[str, Path]:
-        """Files of the modules that have been imported, by the modules' names."""
+        """Files of the modules that have been imported, by the modules' names. They may be links."""
         found = {name: file_of(module) for name, module in self._modules.items()}
-        return {name: Path(file).resolve() for name, file in found.items() if file}
+        return {name: Path(file) for name, file in found.items() if file}
+
+    @property
+    def shared(self) -> list[str]:
+        """Packages of these modules of which a library has a part. They can't have copies."""
+        packages = {name.rpartition(".")[0] for name in self._modules}
+        return sorted(packages - self._modules.keys() - {""})
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Puts these modules and their search path in the place of the session's within the `with` block."""
+        if self in sys.meta_path:  # also if another thread, which waits for this one, has put them there
+            yield
+            return
         with _LOCK:
-            if self in sys.meta_path:
-                yield
-                return
             finders, path, session = [*sys.meta_path], [*sys.path], self._present()
             try:
                 _exchange(session, self._modules)
@@ -103,8 +109,10 @@ class OwnModules(MetaPathFinder):
                 self._known[name, file] = self._belongs(name, Path(file).resolve())
             return self._known[name, file]
         folders = getattr(module, "__dict__", {}).get("__path__")  # of a package without `__init__.py`
-        if folders is not None:
-            return len([*folders]) > 0 and all(self._belongs(name, Path(one).resolve()) for one in folders)
+        if folders:
+            return all(self._belongs(name, Path(one).resolve()) for one in folders)
+        if folders is not None:  # such as a package that an editable install maps to another folder
+            return any(one.startswith(f"{name}.") for one in self._names)
         return name in self._names  # the module has put another object in its place
 
 

@@ -693,7 +693,9 @@ def test_linked_helpers_are_modules_of_another_folder(tmp_path):
         assert layer.get("policy", "first_ones").parameters["start"].default == begin
         (made,) = layer.sources
         outside = file is not below
-        assert set(made.files) == {"mine.py"} | ({"inner/linked_helper.py"} if not outside else set())
+        assert set(made.files) == {"mine.py"} | (
+            {"inner/linked_helper.py", "linked_helper.py"} if not outside else set()
+        )
         assert set(made.digests) == ({"linked_helper"} if outside else set())
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "linked_parts.py").write_text("import pausejax\n")
@@ -701,6 +703,63 @@ def test_linked_helpers_are_modules_of_another_folder(tmp_path):
     spec = write(tmp_path / "study", 0, use='["linked_package.linked_parts"]')
     with pytest.raises(SpecError, match=r"linked_parts: is a link to .*linked_parts\.py"):
         kinds.load(spec)
+
+
+@pytest.mark.parametrize("path", [False, True])
+def test_the_file_that_a_link_chooses_counts(tmp_path, path):
+    """The study also imports the other file, so that both are files of the study before and after."""
+    for name, begin in (("slow", 1), ("fast", 2)):
+        (tmp_path / "variants").mkdir(exist_ok=True)
+        (tmp_path / "variants" / f"{name}.py").write_text(f"BEGIN = {begin}\n")
+    more = "from variants import slow, fast\nfrom chosen import BEGIN"
+    folder = tmp_path / "library" if path else tmp_path
+    folder.mkdir(exist_ok=True)
+    if path:
+        more = f"import sys\nsys.path.append({str(folder)!r})\n{more}"
+    spec = write(tmp_path, "BEGIN", more=more)
+    found = []
+    for name in ("slow", "fast", "slow"):
+        (folder / "chosen.py").unlink(missing_ok=True)
+        (folder / "chosen.py").symlink_to(tmp_path / "variants" / f"{name}.py")
+        layer = kinds.load(spec).parts
+        found.append((start_of(layer), layer.sources[0].digest))
+        (copy,) = source.written(layer.sources[0]).rglob("chosen.py")
+        assert copy.read_text() == f"BEGIN = {found[-1][0]}\n"
+    assert [begin for begin, _ in found] == [1, 2, 1] and found[0] == found[2] != found[1]
+
+
+def test_a_package_of_which_a_library_has_a_part_is_refused(tmp_path, monkeypatch):
+    """Its modules are attributes of one object, which the session and all studies would share."""
+    for folder, name in ((tmp_path / "site-packages", "core"), (tmp_path / "own", "speeds")):
+        (folder / "split_package").mkdir(parents=True)
+        (folder / "split_package" / f"{name}.py").write_text("BEGIN = 1\n")
+        monkeypatch.syspath_prepend(str(folder))
+    spec = write(tmp_path / "study", 0, more="import split_package.core, split_package.speeds")
+    with pytest.raises(SpecError, match=r"a library has a part of the package split_package\."):
+        kinds.load(spec)
+    forget("split_package")
+
+
+def test_threads_of_a_part_may_import(tmp_path):
+    (tmp_path / "thread_helper.py").write_text("BEGIN = 1\n")
+    code = """
+import concurrent.futures
+import pausejax
+def late(number):
+    from thread_helper import BEGIN
+    return BEGIN + number
+def all_of_them():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(late, range(4)))
+AT_ONCE = all_of_them()
+@pausejax.policy
+def threaded(*, num_clients: int):
+    return all_of_them() + AT_ONCE
+"""
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "spec.toml").write_text(SPEC.format(use='["mine.py"]').replace("first_ones", "threaded"))
+    part = kinds.load(tmp_path / "spec.toml").parts.get("policy", "threaded")
+    assert part.build(num_clients=3) == [1, 2, 3, 4] * 2
 
 
 def test_a_helper_that_comes_later_is_found(tmp_path):
