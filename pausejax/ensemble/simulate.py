@@ -57,7 +57,7 @@ def simulate(
     Args:
       pool: the pool of K experts, with their predictions on n rows.
       policy: the name of a registered ensemble policy, such as those of `ENSEMBLE_POLICIES`.
-      runs: the settings, scalars or [R].
+      runs: the settings, scalars or [R]. The policy's own parameters have their defaults.
       rounds: T, the number of rounds; one pass over the stream if not given.
       num_clients: N, the number of clients, at most n.
       record_every: the rounds between two recorded rounds, a divisor of T.
@@ -95,7 +95,13 @@ def simulate(
     if rounds * num_clients >= 2**31:
         raise ValueError(f"rounds: {rounds} rounds times {num_clients} clients must be < 2^31")
     runs = check_runs(runs, num_models)
-    hyper = hyper_of(runs, pool)
+    # `Runs` has no values for a policy's own parameters.
+    own: dict[str, Any] = {
+        name: np.full(runs.seed.shape, parameter.default, np.float32)
+        for name, parameter in known[policy].parameters.items()
+        if parameter.traced and name not in Hyper._fields
+    }
+    hyper = hyper_of(runs, pool)._replace(own=own)
     if digest := digest_of(known[policy]):
         forget_changed({("ensemble_policy", policy): digest})
     config = StaticConfig(

@@ -7,7 +7,7 @@ import pytest
 
 import pausejax
 from pausejax import parts
-from pausejax.ensemble import Choice, EnsemblePolicy, Runs, fit_pool, load_regression, simulate
+from pausejax.ensemble import Choice, EnsemblePolicy, Runs, fit_pool, load_regression, make_pool, simulate
 from pausejax.ensemble.baselines import exp3, fixed
 from pausejax.ensemble.policies import Hyper, make_policy
 from pausejax.ensemble.policy import Feedback, certain_loss
@@ -57,6 +57,17 @@ def test_a_changed_constant_is_read():
         studied = pausejax.simulate("single", **STUDY)["sent_counts"].values
         direct = simulate(pool, "single", runs, rounds=60, num_clients=5, record_every=30)["sent_counts"]
         assert studied.argmax(axis=1).tolist() == direct.argmax(axis=1).tolist() == [place]
+
+
+def test_an_own_parameter_is_an_array_of_its_default():
+    @parts.ensemble_policy
+    def tilted(*, num_models, bonus: float = 0.25):
+        return fixed(jnp.stack([bonus, 1 - bonus]))
+
+    pool = make_pool(np.tile([1.0, 0.0], (8, 1)), np.zeros(8), np.array([1, 1]))
+    runs = Runs(seed=np.arange(2), learning_rate=0.1, exploration_rate=0.1, budget=2.0, uplink=4)
+    found = simulate(pool, "tilted", runs, rounds=4, num_clients=2)
+    np.testing.assert_allclose(found["mse"], np.full((2, 4), 0.25**2), rtol=1e-6)
 
 
 def test_a_file_is_refused(tmp_path):
