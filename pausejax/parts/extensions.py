@@ -65,21 +65,24 @@ def _over(layers: Sequence[Layer]) -> Layer:
 
 # Loaded layers by entry and path. A layer whose files are unchanged is used again, with its compiled
 # programs.
-_LOADED: dict[tuple[str, str], Layer] = {}
+_LOADED: dict[tuple[str, str], tuple[Layer, OwnModules, Mapping[str, Path]]] = {}
 
 
 def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
-    base, known = base.resolve(), _LOADED.get((entry, str(path)))
-    # A module that the file imports may lie beside the file only since it was executed.
-    if known and known.sources[0].is_current(base, _reached(base, module).values()):
-        return known
+    base = base.resolve()
+    if (entry, str(path)) in _LOADED:
+        layer, own, reached = _LOADED[entry, str(path)]
+        with own.in_place():  # the file may have extended `sys.path`
+            same = _reached(base, module) == reached
+        if same and layer.sources[0].is_current(base):
+            return layer
     with collecting() as collected:
-        source, own = _execute(entry, base, module)
+        source, own, reached = _execute(entry, base, module)
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[entry, str(path)] = layer
+    _LOADED[entry, str(path)] = layer, own, reached
     return layer
 
 
@@ -107,8 +110,11 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules]:
-    """Imports a module with modules of its own, and returns what was executed and these modules.
+def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules, Mapping[str, Path]]:
+    """Imports a module with modules of its own.
+
+    Returns:
+      What was executed, these modules, and the files that `_reached` finds afterwards.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -132,7 +138,7 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules]:
             f"use: {entry}: a library has a part of the package {own.shared[0]}. Rename the folder"
         )
     places = {path: path.resolve() for path in (*own.files.values(), *_links(base, reached))}
-    reached |= {name: places[path] for name, path in own.files.items()}
+    found, reached = reached, reached | {name: places[path] for name, path in own.files.items()}
     for path in reached.values():
         if path not in own.contents:
             own.contents[path] = path.read_bytes()
@@ -146,7 +152,7 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules]:
     }
     elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests), own
+    return Source(entry, module, files, elsewhere, digests), own, found
 
 
 def _links(base: Path, reached: Mapping[str, Path]) -> Iterator[Path]:

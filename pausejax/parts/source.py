@@ -6,7 +6,7 @@ import functools
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -30,17 +30,10 @@ class Source:
         """SHA-256 over the names and contents of the files and of the modules in other folders."""
         return _digest({**self.files, **{name: one.encode() for name, one in self.digests.items()}})
 
-    def is_current(self, base: Path, reached: Collection[Path] = ()) -> bool:
-        """Returns whether the files in the folder `base`, and the modules elsewhere, are unchanged.
-
-        Args:
-          base: the folder.
-          reached: the files of all modules that the module imports now; there must be no others.
-        """
+    def is_current(self, base: Path) -> bool:
+        """Returns whether the files in the folder `base`, and the modules elsewhere, are unchanged."""
         files = {name: base / name for name in self.files}
         if not all(path.is_file() for path in (*files.values(), *self.elsewhere.values())):
-            return False
-        if not {*reached} <= {*files.values(), *self.elsewhere.values()}:
             return False
         same = {name: path.read_bytes() for name, path in files.items()} == self.files
         return same and digests_of(self.elsewhere) == self.digests

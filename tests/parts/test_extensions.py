@@ -705,6 +705,24 @@ def test_linked_helpers_are_modules_of_another_folder(tmp_path):
         kinds.load(spec)
 
 
+def test_a_module_that_comes_later_in_a_folder_that_the_file_adds_is_found(tmp_path, monkeypatch):
+    for name in ("library", "added"):
+        (tmp_path / name).mkdir()
+    later = tmp_path / "added" / "later_constants.py"
+    (tmp_path / "library" / "later_constants.py").write_text("BEGIN = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "library"))
+    more = f"import sys\nsys.path.insert(0, {str(tmp_path / 'added')!r})\nfrom later_constants import BEGIN"
+    spec, found = write(tmp_path / "study", "BEGIN", more=more), []
+    for text in ("", "BEGIN = 2\n", ""):
+        later.unlink(missing_ok=True)
+        if text:
+            later.write_text(text)
+        layer = kinds.load(spec).parts
+        assert kinds.load(spec).parts.sources[0] is layer.sources[0]
+        found.append((start_of(layer), layer.sources[0].digest))
+    assert [begin for begin, _ in found] == [1, 2, 1] and found[0] == found[2] != found[1]
+
+
 @pytest.mark.parametrize("path", [False, True])
 def test_the_file_that_a_link_chooses_counts(tmp_path, path):
     """The study also imports the other file, so that both are files of the study before and after."""
