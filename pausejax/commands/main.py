@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
-        # The encoding of stdout may lack letters such as ± and α. They are escaped, as Python does on stderr.
+        # The encoding of stdout may lack letters such as ± and α. Then they are escaped, as on stderr.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         ending = _Ending()

@@ -36,8 +36,9 @@ class Close(NamedTuple):
     counts: jax.Array
     """Bool [n], whether the client's update is aggregated.
 
-    If not, and the client is done and does not fail, it is late, whatever its latency: it has sent nothing
-    under `late = "stopped"`. A study whose ending drops updates that have arrived takes `late = "released"`.
+    Other clients that are done and do not fail are late, whatever their latency. Under `late = "stopped"`
+    late clients have sent nothing. With an ending that drops updates which have arrived, take
+    `late = "released"`.
     """
     done: jax.Array | None = None
     """Bool [n], clients that no longer work after the round; None if no client works any longer. At most

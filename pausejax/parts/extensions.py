@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import imported
+from pausejax.parts.imports import imported, places_of
 from pausejax.parts.isolation import OwnModules, file_of
 from pausejax.parts.origin import in_package, is_of_user, place_of
 from pausejax.parts.part import Part, PartError, first_line
@@ -78,7 +78,8 @@ def _load_one(entry: str, folder: str) -> Layer:
         if same and layer.sources[0].is_current(base):
             return layer
     with collecting() as collected:
-        source, own, reached = _execute(entry, base, module)
+        own, reached = _execute(entry, base, module)
+    source = _source_of(entry, base, module, own, reached)
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
@@ -94,7 +95,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
             raise PartError(f"use: {entry}: there is no file {path}")
         return path.parent, path.stem, path
     beside = folder.joinpath(*entry.split("."))
-    for path in (beside / "__init__.py", beside.with_suffix(".py")):
+    for path in places_of(beside):
         if path.is_file():
             return folder, entry, path
     try:
@@ -110,11 +111,8 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules, Mapping[str, Path]]:
-    """Imports a module with modules of its own.
-
-    Returns:
-      What was executed, these modules, and the files that `_reached` finds afterwards.
+def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[str, Path]]:
+    """Imports a module with modules of its own. Returns these, and what `_reached` finds afterwards.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -135,14 +133,19 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules, M
         reached = _reached(base, module)
     if own.shared:
         raise PartError(
-            f"use: {entry}: a library has a part of the package {own.shared[0]}. Rename the folder"
+            f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
         )
+    return own, reached
+
+
+def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
+    """Returns the content of an entry: of all modules that it has imported or that its functions import."""
     places = {path: path.resolve() for path in (*own.files.values(), *_links(base, reached))}
-    found, reached = reached, reached | {name: places[path] for name, path in own.files.items()}
-    for path in reached.values():
+    modules = {**reached, **{name: places[path] for name, path in own.files.items()}}
+    for path in modules.values():
         if path not in own.contents:
             own.contents[path] = path.read_bytes()
-    contents = {path: own.contents[path] for path in sorted({*reached.values()})}
+    contents = {path: own.contents[path] for path in modules.values()}
     # A link counts as a file too, because it decides which file is imported.
     places |= {path: path for path in contents}
     files = {
@@ -150,23 +153,22 @@ def _execute(entry: str, base: Path, module: str) -> tuple[Source, OwnModules, M
         for place, path in sorted(places.items())
         if place.is_relative_to(base) and path.is_relative_to(base)
     }
-    elsewhere = {name: path for name, path in reached.items() if not path.is_relative_to(base)}
+    elsewhere = {name: path for name, path in modules.items() if not path.is_relative_to(base)}
     digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests), own, found
+    return Source(entry, module, files, elsewhere, digests)
 
 
 def _links(base: Path, reached: Mapping[str, Path]) -> Iterator[Path]:
-    """Yields where Python finds the modules in a folder: their files, or links to these files."""
+    """Yields the paths under which Python finds modules in a folder. Some are links to the modules' files."""
     for name, path in reached.items():
-        stem = base.joinpath(*name.split("."))
-        for place in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+        for place in places_of(base.joinpath(*name.split("."))):
             if place.is_file() and place.resolve() == path:
                 yield place
 
 
 def _reached(base: Path, module: str) -> dict[str, Path]:
     """Returns the files of a module and of the user's modules that it imports, by the modules' names."""
-    return imported(base, [module], functools.partial(_belongs, base, module))
+    return imported(base, module, functools.partial(_belongs, base, module))
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
@@ -176,10 +178,10 @@ def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
 
 
 def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Path]) -> None:
-    """Refuses files that have the name of a module of Python or of a library: Python would import that one.
+    """Refuses files with the name of a module of Python or of a library. Python would import that module.
 
     Raises:
-      PartError: there is such a file.
+      PartError: a file has such a name.
     """
     for name, path in reached.items():
         other = file_of(sys.modules.get(name))

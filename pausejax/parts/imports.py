@@ -3,37 +3,36 @@
 import ast
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 
-def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
-    """Returns the modules that some modules import, directly or through other modules.
+def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
+    """Returns the modules that a module imports, directly or through other modules.
 
     Nothing is executed, so earlier imports of the process do not matter. Imports within functions count.
     Names that are computed at run time are not found.
 
     Args:
       base: the folder that Python searches first for modules.
-      modules: the dotted names of the modules, relative to the folder.
+      module: the dotted name of the module, relative to the folder.
       belongs: function from a dotted name and a file to whether this module counts. Other modules are not
         read.
 
     Returns:
-      The file of each module by its dotted name, including the modules themselves and the parent packages.
+      The file of each module by its dotted name, including the module itself and the parent packages.
     """
     found: dict[str, Path] = {}
-    left = [*modules]
+    left = [module]
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
         top, *inner = name.split(".")
         for folder in folders(top):
-            beside = folder.joinpath(*inner)
-            for path in (beside / "__init__.py", beside.with_name(f"{beside.name}.py")):
+            for path in places_of(folder.joinpath(*inner)):
                 if name not in found and path.is_file() and belongs(name, path.resolve()):
                     found[name] = path.resolve()
                     left += _names(path, name)
@@ -44,6 +43,11 @@ def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], 
                 found[name] = mapped.resolve()
                 left += _names(mapped, name)
     return found
+
+
+def places_of(stem: Path) -> tuple[Path, Path]:
+    """Returns where Python looks for a package or a module, given its path without an ending."""
+    return stem / "__init__.py", stem.with_name(f"{stem.name}.py")
 
 
 def _folders(base: Path, top: str) -> list[Path]:

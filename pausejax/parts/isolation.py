@@ -19,10 +19,10 @@ _LOCK = threading.RLock()
 
 
 class OwnModules(MetaPathFinder):
-    """The user's modules, as one entry of `use` imports them.
+    """Copies of the user's modules for one entry of `use`.
 
-    Each file is read once. The session and other entries have other copies of these modules. So neither an
-    edited file nor an import of the session changes what the entry's functions compute.
+    Each file is read once. The session and other entries have other copies. So neither an edited file nor an
+    import of the session changes what the entry's functions compute.
     """
 
     def __init__(self, base: Path, belongs: Callable[[str, Path], bool], names: Iterable[str]) -> None:
@@ -50,14 +50,15 @@ class OwnModules(MetaPathFinder):
 
     @property
     def shared(self) -> list[str]:
-        """Packages of these modules of which a library has a part. They can't have copies."""
+        """Packages that hold both these modules and modules of a library. Such a package can't be copied."""
         packages = {name.rpartition(".")[0] for name in self._modules}
         return sorted(packages - self._modules.keys() - {""})
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Puts these modules and their search path in the place of the session's within the `with` block."""
-        if self in sys.meta_path:  # also if another thread, which waits for this one, has put them there
+        # Another thread may have put them there, and wait for this one.
+        if self in sys.meta_path:
             yield
             return
         with _LOCK:
@@ -70,11 +71,12 @@ class OwnModules(MetaPathFinder):
                 importlib.invalidate_caches()
                 yield
             finally:
+                present = self._present()
                 if self in sys.meta_path:
-                    self._modules, self._path = self._present(), [*sys.path]
+                    self._modules, self._path = present, [*sys.path]
                     sys.meta_path.remove(self)
                     sys.meta_path[:0] = [one for one in finders if isinstance(one, OwnModules)]
-                _exchange(self._present(), session)
+                _exchange(present, session)
                 sys.path[:] = path
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -89,7 +91,7 @@ class OwnModules(MetaPathFinder):
         return None
 
     def import_later(self, name: str, *more: Any, **options: Any) -> Any:
-        """Does what `__import__` does, for an import statement within a function of these modules."""
+        """Imports a module within a function of these modules. Takes and returns what `__import__` does."""
         level = options.get("level", more[3] if len(more) > 3 else 0)
         tops = {own.partition(".")[0] for own in self._names}
         if not (level or name.partition(".")[0] in tops):

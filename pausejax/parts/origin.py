@@ -29,18 +29,15 @@ def of_others(path: Path) -> bool:
     """Returns whether a file belongs to this package, to Python, or to an installed package."""
     installed = {"site-packages", "dist-packages"}
     known = in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
-    return known or any(
-        path.is_relative_to(folder) and path.relative_to(folder).parts[:1] in _installed(folder)
-        for folder in sys.path
-    )
+    return known or any(not _installed(folder).isdisjoint((path, *path.parents)) for folder in sys.path)
 
 
 @functools.cache
-def _installed(folder: str) -> frozenset[tuple[str]]:
-    """Returns the names of packages and modules that `pip install --target` has put into a folder."""
+def _installed(folder: str) -> frozenset[Path]:
+    """Returns the folders and files that `pip install --target` has put into a folder."""
     records = Path(folder).glob("*.dist-info/RECORD")
     lines = (line for record in records for line in record.read_text(errors="replace").splitlines())
-    return frozenset((line.partition(",")[0].partition("/")[0],) for line in lines)
+    return frozenset(Path(folder, line.partition(",")[0].partition("/")[0]) for line in lines)
 
 
 NEEDED = frozenset(

@@ -121,9 +121,9 @@ def _same_content(one: Part, other: Part) -> bool:
 
 def _register(category: str, function: Function, **notes: Any) -> Function:
     part = read(category, function)
-    library = of_others(file := Path(part.file).resolve()) and not in_package(part.file)
-    content = digest_of_file(file) if library and file.is_file() else ""
-    part = dataclasses.replace(part, notes=notes, content=content)
+    file = Path(part.file)
+    of_library = not in_package(part.file) and of_others(file.resolve()) and file.is_file()
+    part = dataclasses.replace(part, notes=notes, content=digest_of_file(file) if of_library else "")
     keywords = function.__kwdefaults__ or {}
     declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
     if declared:

@@ -753,7 +753,7 @@ def test_a_package_of_which_a_library_has_a_part_is_refused(tmp_path, monkeypatc
         (folder / "split_package" / f"{name}.py").write_text("BEGIN = 1\n")
         monkeypatch.syspath_prepend(str(folder))
     spec = write(tmp_path / "study", 0, more="import split_package.core, split_package.speeds")
-    with pytest.raises(SpecError, match=r"a library has a part of the package split_package\."):
+    with pytest.raises(SpecError, match=r"the package split_package also has modules of a library\."):
         kinds.load(spec)
     forget("split_package")
 
