@@ -63,16 +63,17 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-# Loaded layers by entry and path. A layer whose files are unchanged is used again, with its compiled
-# programs.
-_LOADED: dict[tuple[str, str], tuple[Layer, OwnModules, Mapping[str, Path]]] = {}
+# Loaded layers by entry, file and search path. A layer whose files are unchanged is used again, with its
+# compiled programs.
+_LOADED: dict[tuple[str, ...], tuple[Layer, OwnModules, Mapping[str, Path]]] = {}
 
 
 def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
     base = base.resolve()
-    if (entry, str(path)) in _LOADED:
-        layer, own, reached = _LOADED[entry, str(path)]
+    key = (entry, str(path), *sys.path)
+    if key in _LOADED:
+        layer, own, reached = _LOADED[key]
         with own.in_place():  # the file may have extended `sys.path`
             same = _reached(base, module) == reached
         if same and layer.sources[0].is_current(base):
@@ -83,7 +84,7 @@ def _load_one(entry: str, folder: str) -> Layer:
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[entry, str(path)] = layer, own, reached
+    _LOADED[key] = layer, own, reached
     return layer
 
 

@@ -723,6 +723,16 @@ def test_a_module_that_comes_later_in_a_folder_that_the_file_adds_is_found(tmp_p
     assert [begin for begin, _ in found] == [1, 2, 1] and found[0] == found[2] != found[1]
 
 
+def test_folders_that_the_session_adds_to_its_path_are_searched(tmp_path, monkeypatch):
+    spec, found = write(tmp_path / "study", "BEGIN", more="from added_by_session import BEGIN"), []
+    for begin in (1, 2):
+        (tmp_path / str(begin)).mkdir()
+        (tmp_path / str(begin) / "added_by_session.py").write_text(f"BEGIN = {begin}\n")
+        monkeypatch.syspath_prepend(str(tmp_path / str(begin)))
+        found.append(start_of(kinds.load(spec).parts))
+    assert found == [1, 2]
+
+
 @pytest.mark.parametrize("path", [False, True])
 def test_the_file_that_a_link_chooses_counts(tmp_path, path):
     """The study also imports the other file, so that both are files of the study before and after."""
