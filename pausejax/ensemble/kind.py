@@ -1,7 +1,7 @@
 """Defines the kind of study "ensemble", in which a policy selects the models of a pool to send per round."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,9 +18,6 @@ from pausejax.study.runs import Group
 from pausejax.study.simulation import Arrays, Layout
 from pausejax.study.study import Kind, Outputs, Study
 from pausejax.study.vocabulary import Say
-
-if TYPE_CHECKING:
-    pass
 
 
 def check(say: Say, study: Study) -> None:
@@ -55,9 +52,9 @@ def coordinates(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Splits the recorded arrays of runs into coordinates and variables.
 
-    Adds the coordinates of rounds and models.
+    Adds the coordinates of rounds and models. A rate that no policy reads is not in a result.
     """
-    coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES}
+    coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES if name in arrays}
     count = arrays["mse"].shape[1]
     coordinates["round"] = np.arange(1, count + 1, dtype=np.int32) * eval_every
     coordinates["model"] = np.array(EXPERT_NAMES)

@@ -273,6 +273,20 @@ def test_command_line_runs_plans_and_reports(tmp_path, capsys):
     assert (violations[labels == "all models, no budget"] == 1).all()
 
 
+@pytest.mark.parametrize("policy", ["fedboost", "best_expert"])
+def test_a_finished_study_is_read_again_in_another_order_and_with_another_title(tmp_path, policy):
+    """FedBoost has no exploration rate, and a fixed choice has no rate at all: the result lacks these."""
+    first = pausejax.simulate([policy], **SMALL, out=tmp_path)
+    again = pausejax.simulate([policy], **{**SMALL, "seeds": [1, 0]}, name="a title", out=tmp_path)
+    assert "exploration_rate" not in first.coords and again.attrs["name"] == "a title"
+    assert again["seed"].values.tolist() == [1, 0]
+    assert (again["mse"].values == first["mse"].values[::-1]).all()
+    larger = pausejax.simulate([policy, "efl_fg"], **SMALL, out=tmp_path)
+    assert (larger["mse"].values[:2] == first["mse"].values).all()
+    rates = np.isfinite(larger["exploration_rate"].values)
+    assert rates.tolist() == [False, False, True, True]
+
+
 @pytest.mark.parametrize("name", ["efl_fg", "efl_fg_table1"])
 def test_ready_specs_are_valid(name):
     plan = make_plan(load(SWEEPS / f"{name}.toml"))
