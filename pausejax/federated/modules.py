@@ -65,7 +65,7 @@ def adapt(
     """
     num_outputs = output_shape[-1] if output_shape else 1
     known = {**values, "input_shape": example.shape[1:], "num_outputs": num_outputs}
-    made = _building(part, example, known)
+    made: Model = part.surrounded(_building(part, example, known))
     try:
         weights = jax.eval_shape(made.init, jax.random.key(0))
     except PartError:

@@ -13,13 +13,13 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import imported, places_of
-from pausejax.parts.isolation import OwnModules, file_of
+from pausejax.parts.isolation import OwnModules, alone, file_of
 from pausejax.parts.origin import in_package, is_of_user, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
@@ -63,28 +63,46 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-# Loaded layers by entry, file and search path. A layer whose files are unchanged is used again, with its
+class _Loaded(NamedTuple):
+    """An executed entry of `use`."""
+
+    layer: Layer
+    own: OwnModules
+    reached: Mapping[str, Path]
+    """The modules that its files import, as `_reached` finds them."""
+    beside: Mapping[Path, set[Path]]
+    """What `_beside` finds in the folders of the modules that were imported by computed names."""
+
+    def is_current(self, base: Path, module: str) -> bool:
+        """Returns whether the entry would be the same if it were executed now."""
+        with self.own.in_place():  # the file may have extended `sys.path`
+            if _reached(base, module, self.reached) != self.reached:
+                return False
+        return self.layer.sources[0].is_current(base) and _beside(self.beside) == self.beside
+
+
+# Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
 # compiled programs.
-_LOADED: dict[tuple[str, ...], tuple[Layer, OwnModules, Mapping[str, Path]]] = {}
+_LOADED: dict[tuple[str, ...], _Loaded] = {}
+
+# The contents of compiled modules when they were imported.
+_COMPILED: dict[Path, bytes] = {}
 
 
+@alone()
 def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
     base = base.resolve()
     key = (entry, str(path), *sys.path)
-    if key in _LOADED:
-        layer, own, reached = _LOADED[key]
-        with own.in_place():  # the file may have extended `sys.path`
-            same = _reached(base, module) == reached
-        if same and layer.sources[0].is_current(base):
-            return layer
+    if key in _LOADED and _LOADED[key].is_current(base, module):
+        return _LOADED[key].layer
     with collecting() as collected:
-        own, reached = _execute(entry, base, module)
+        own, reached, beside = _execute(entry, base, module)
     source = _source_of(entry, base, module, own, reached)
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[key] = layer, own, reached
+    _LOADED[key] = _Loaded(layer, own, reached, beside)
     return layer
 
 
@@ -112,8 +130,10 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return path.parents[up - 1], entry, path
 
 
-def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[str, Path]]:
-    """Imports a module with modules of its own. Returns these, and what `_reached` finds afterwards.
+def _execute(
+    entry: str, base: Path, module: str
+) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[Path]]]:
+    """Imports a module with modules of its own. Returns these, and what `_reached` and `_beside` find then.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -130,22 +150,28 @@ def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[s
             raise PartError(f"use: {error}") from error
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
-        # The file may have changed `sys.path`, so that other modules are found now.
-        reached = _reached(base, module)
+    beside = _beside({path.parent for name, path in own.files.items() if name not in reached})
+    with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
+        reached = _reached(base, module, own.files)
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
         )
-    return own, reached
+    return own, reached, beside
 
 
 def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
     """Returns the content of an entry: of all modules that it has imported or that its functions import."""
     places = {path: path.resolve() for path in (*own.files.values(), *_links(base, reached))}
     modules = {**reached, **{name: places[path] for name, path in own.files.items()}}
-    for path in modules.values():
+    for name, path in modules.items():
+        if not path.is_file():
+            raise PartError(f"use: {entry}: the module {name} is in an archive: {path}. Unpack it")
         if path not in own.contents:
             own.contents[path] = path.read_bytes()
+        if path.suffix != ".py" and _COMPILED.setdefault(path, own.contents[path]) != own.contents[path]:
+            wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
+            raise PartError(f"use: {entry}: {wrong}")
     contents = {path: own.contents[path] for path in modules.values()}
     # A link counts as a file too, because it decides which file is imported.
     places |= {path: path for path in contents}
@@ -167,9 +193,20 @@ def _links(base: Path, reached: Mapping[str, Path]) -> Iterator[Path]:
                 yield place
 
 
-def _reached(base: Path, module: str) -> dict[str, Path]:
-    """Returns the files of a module and of the user's modules that it imports, by the modules' names."""
-    return imported(base, module, functools.partial(_belongs, base, module))
+def _reached(base: Path, module: str, more: Iterable[str] = ()) -> dict[str, Path]:
+    """Returns the files of a module and of the user's modules that it imports, by the modules' names.
+
+    Args:
+      base: the folder that Python searches first.
+      module: the dotted name of the module.
+      more: names of further modules. The file imports them, perhaps by names that it computes.
+    """
+    return imported(base, (module, *more), functools.partial(_belongs, base, module))
+
+
+def _beside(folders: Iterable[Path]) -> dict[Path, set[Path]]:
+    """Returns the modules in some folders. A file may import all modules that it finds in a folder."""
+    return {folder: {*folder.glob("*.py"), *folder.glob("*/__init__.py")} for folder in folders}
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:

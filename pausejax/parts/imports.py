@@ -3,30 +3,30 @@
 import ast
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 
-def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
-    """Returns the modules that a module imports, directly or through other modules.
+def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
+    """Returns the modules that some modules import, directly or through other modules.
 
     Nothing is executed, so earlier imports of the process do not matter. Imports within functions count.
     Names that are computed at run time are not found.
 
     Args:
       base: the folder that Python searches first for modules.
-      module: the dotted name of the module, relative to the folder.
+      modules: dotted names of modules, relative to the folder or as Python finds them.
       belongs: function from a dotted name and a file to whether this module counts. Other modules are not
         read.
 
     Returns:
-      The file of each module by its dotted name, including the module itself and the parent packages.
+      The file of each module by its dotted name, including `modules` and the parent packages.
     """
     found: dict[str, Path] = {}
-    left = [module]
+    left = [*modules]
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import dataclasses
 import importlib
 import sys
 import threading
@@ -13,9 +14,6 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.imports import spec_of
-
-# Two threads must not exchange modules at the same time.
-_LOCK = threading.RLock()
 
 
 class OwnModules(MetaPathFinder):
@@ -56,28 +54,15 @@ class OwnModules(MetaPathFinder):
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Puts these modules and their search path in the place of the session's within the `with` block."""
-        # Another thread may have put them there, and wait for this one.
-        if self in sys.meta_path:
+        """Puts these modules and their search path in the place of the session's within the `with` block.
+
+        Threads that need the same modules share them. Threads that need others wait.
+        """
+        exchange = _enter(self)
+        try:
             yield
-            return
-        with _LOCK:
-            finders, path, session = [*sys.meta_path], [*sys.path], self._present()
-            try:
-                _exchange(session, self._modules)
-                sys.path[:] = self._path
-                # Those of another entry would find their own versions of the files.
-                sys.meta_path[:] = [self, *(one for one in finders if not isinstance(one, OwnModules))]
-                importlib.invalidate_caches()
-                yield
-            finally:
-                present = self._present()
-                if self in sys.meta_path:
-                    self._modules, self._path = present, [*sys.path]
-                    sys.meta_path.remove(self)
-                    sys.meta_path[:0] = [one for one in finders if isinstance(one, OwnModules)]
-                _exchange(present, session)
-                sys.path[:] = path
+        finally:
+            _leave(exchange)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
@@ -93,11 +78,32 @@ class OwnModules(MetaPathFinder):
     def import_later(self, name: str, *more: Any, **options: Any) -> Any:
         """Imports a module within a function of these modules. Takes and returns what `__import__` does."""
         level = options.get("level", more[3] if len(more) > 3 else 0)
-        tops = {own.partition(".")[0] for own in self._names}
-        if not (level or name.partition(".")[0] in tops):
+        top = name.partition(".")[0]
+        if not level and top in sys.modules and not self._is_own(top, sys.modules[top]):
             return builtins.__import__(name, *more, **options)
+        # The session may have a module of this name that the entry would not find, or another one.
         with self.in_place():
             return builtins.__import__(name, *more, **options)
+
+    def put(self) -> Callable[[], None]:
+        """Puts these modules in the place of the session's. Returns the function that undoes it."""
+        finders, path, session = [*sys.meta_path], [*sys.path], self._present()
+
+        def undo() -> None:
+            present = self._present()
+            if self in sys.meta_path:
+                self._modules, self._path = present, [*sys.path]
+                sys.meta_path.remove(self)
+                sys.meta_path[:0] = [one for one in finders if isinstance(one, OwnModules)]
+            _exchange(present, session)
+            sys.path[:] = path
+
+        _exchange(session, self._modules)
+        sys.path[:] = self._path
+        # Those of another entry would find their own versions of the files.
+        sys.meta_path[:] = [self, *(one for one in finders if not isinstance(one, OwnModules))]
+        importlib.invalidate_caches()
+        return undo
 
     def _present(self) -> dict[str, ModuleType]:
         """Returns the user's modules that Python would import now without executing them."""
@@ -110,10 +116,14 @@ class OwnModules(MetaPathFinder):
             if (name, file) not in self._known:
                 self._known[name, file] = self._belongs(name, Path(file).resolve())
             return self._known[name, file]
-        folders = getattr(module, "__dict__", {}).get("__path__")  # of a package without `__init__.py`
-        if folders:
+        told = getattr(module, "__dict__", {})
+        try:
+            folders = [*told.get("__path__", ())]
+        except KeyError:  # its package has failed while it was imported
+            return True
+        if folders:  # of a package without `__init__.py`
             return all(self._belongs(name, Path(one).resolve()) for one in folders)
-        if folders is not None:  # such as a package that an editable install maps to another folder
+        if "__path__" in told:  # such as a package that an editable install maps to another folder
             return any(one.startswith(f"{name}.") for one in self._names)
         return name in self._names  # the module has put another object in its place
 
@@ -145,6 +155,54 @@ class _Loader(SourceFileLoader):
         """Executes the module. Import statements within its functions will find its own modules too."""
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._own.import_later}
         super().exec_module(module)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Lets other threads wait within the `with` block that need modules of entries in place."""
+    stay = _enter(None)
+    try:
+        yield
+    finally:
+        _leave(stay)
+
+
+@dataclasses.dataclass
+class _Stay:
+    """Modules that are in place until the threads that need them have left."""
+
+    own: OwnModules | None
+    """Those of an entry; None for those that were there before, which one thread needs."""
+    undo: Callable[[], None]
+    threads: list[int]
+    """A thread that has entered twice is there twice."""
+
+
+# The last one is in place; those before it are in place again when it ends.
+_STAYS: list[_Stay] = []
+_CHANGED = threading.Condition()
+
+
+def _enter(own: OwnModules | None) -> _Stay:
+    thread = threading.get_ident()
+
+    def shared() -> bool:
+        return bool(_STAYS and own and _STAYS[-1].own is own)
+
+    with _CHANGED:
+        _CHANGED.wait_for(lambda: not _STAYS or shared() or thread in _STAYS[-1].threads)
+        if not shared():
+            _STAYS.append(_Stay(own, own.put() if own else lambda: None, []))
+        _STAYS[-1].threads.append(thread)
+        return _STAYS[-1]
+
+
+def _leave(stay: _Stay) -> None:
+    with _CHANGED:
+        stay.threads.remove(threading.get_ident())
+        while _STAYS and not _STAYS[-1].threads:
+            _STAYS.pop().undo()
+        _CHANGED.notify_all()
 
 
 def file_of(module: ModuleType | None) -> str:

@@ -144,7 +144,10 @@ class Part:
     is_of_use: bool = False
     """Whether a file of `use` registered the part."""
     surroundings: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-    """Context in which the function is called: the modules of its file of `use` are in `sys.modules`."""
+    """Context in which the function, and those that it returns, are called.
+
+    The modules of the part's file of `use` are in `sys.modules` then.
+    """
 
     @property
     def reads(self) -> frozenset[str]:
@@ -235,4 +238,30 @@ class Part:
         made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
         what = "fails" if CATEGORIES[self.category].inputs else "can't be built"
         with self.blamed(what), self.surroundings():
-            return self.function(*inputs, **arguments, **made)
+            return self.surrounded(self.function(*inputs, **arguments, **made))
+
+    def surrounded(self, made: Any) -> Any:
+        """Returns `made`; if it is a tuple, its functions are called in the part's surroundings too."""
+        if not isinstance(made, tuple) or self.surroundings is contextlib.nullcontext:
+            return made
+        # A linen module can be called too, but must remain one. Like other such objects it is a dataclass.
+        fields = [
+            _Surrounded(field, self.surroundings)
+            if callable(field) and not dataclasses.is_dataclass(field)
+            else field
+            for field in made
+        ]
+        return getattr(type(made), "_make", tuple)(fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Surrounded:
+    """Function that is called in some surroundings. With equal fields it is equal, so programs are equal."""
+
+    __wrapped__: Callable[..., Any]
+    """The function. Python reads the signature from it."""
+    surroundings: Callable[[], contextlib.AbstractContextManager[None]]
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        with self.surroundings():
+            return self.__wrapped__(*inputs, **options)

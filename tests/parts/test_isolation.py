@@ -1,0 +1,184 @@
+"""Modules of files of `use`: which are executed, when they are in place, and what of the session they see."""
+
+import importlib
+import importlib.util
+import shutil
+import sys
+import threading
+import zipfile
+
+import pytest
+
+import pausejax
+from pausejax import kinds
+from pausejax.parts import extensions
+from pausejax.study.spec import SpecError
+
+from .test_extensions import forget, start_of, write
+
+LATENCY = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.network import Law
+{more}
+@pausejax.latency
+def mine(*, num_clients: int, min_latency: float):
+    def sample(key):
+        {code}
+        return jnp.full(num_clients, min_latency * factor)
+    return Law(sample)
+"""
+LAW = {"mode": "bandit", "rounds": 2, "num_clients": 3, "clients_per_round": 1, "min_latency": 1.0}
+
+
+def latency_of(folder, *, more="", code="", seeds=1):
+    (folder / "law.py").write_text(LATENCY.format(more=more, code=code))
+    use = [str(folder / "law.py")]
+    result = pausejax.simulate(["random"], use=use, latency="mine", seeds=seeds, **LAW)
+    return float(result["round_latency"].values[0, 0])
+
+
+def test_what_modules_of_computed_names_import_counts(tmp_path):
+    """Also modules that come later: the file may import every module that it finds in the folder."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "__init__.py").touch()
+    (tmp_path / "kernels" / "fast.py").write_text(
+        "def begin():\n    from plugin_common import V\n    return V\n"
+    )
+    more = """
+import importlib, pkgutil
+import kernels
+FOUND = [importlib.import_module(f"kernels.{one.name}") for one in pkgutil.iter_modules(kernels.__path__)]
+BEGIN = sum(one.begin() for one in FOUND)
+"""
+    common, spec = tmp_path / "plugin_common.py", write(tmp_path, "BEGIN", more=more)
+    digests = set()
+    for value in (1, 2):
+        common.write_text(f"V = {value}\n")
+        layer = kinds.load(spec).parts
+        assert start_of(layer) == value and "plugin_common.py" in layer.sources[0].files
+        digests.add(layer.sources[0].digest)
+    assert kinds.load(spec).parts.sources[0] is layer.sources[0]
+    (tmp_path / "kernels" / "second.py").write_text("def begin():\n    return 10\n")
+    layer = kinds.load(spec).parts
+    assert start_of(layer) == 12 and len(digests | {layer.sources[0].digest}) == 3
+
+
+def test_functions_do_not_import_a_module_that_only_the_session_has(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    optional = tmp_path / "optional_speeds.py"
+    optional.write_text("FACTOR = 7.0\n")
+    importlib.import_module("optional_speeds")
+    optional.unlink()
+    more = """
+def speed():
+    try:
+        from optional_speeds import FACTOR
+    except ImportError:
+        return 2.0
+    return FACTOR
+"""
+    assert latency_of(tmp_path, more=more, code="factor = speed()") == 2
+    assert sys.modules.pop("optional_speeds").FACTOR == 7
+
+
+def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tmp_path, monkeypatch):
+    """The session has the class of before an edit."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helper = tmp_path / "pickled_tables.py"
+    more = "import dataclasses, pickle\nfrom pickled_tables import Table\n"
+    code = """@dataclasses.dataclass
+        class Local:
+            factor: "float" = 1.0
+        factor = Local().factor * pickle.loads(pickle.dumps(Table())).factor()"""
+    for value in (2, 5):
+        helper.write_text(f"class Table:\n    def factor(self):\n        return {value}\n")
+        importlib.import_module("pickled_tables")
+        assert latency_of(tmp_path, more=more, code=code) == value
+    forget("pickled_tables")
+
+
+def test_an_import_of_the_session_that_failed_does_not_matter(tmp_path, monkeypatch):
+    """Python forgets the package, but not the folder without `__init__.py` that it had imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "failed" / "models").mkdir(parents=True)
+    (tmp_path / "failed" / "models" / "net.py").write_text("BEGIN = 2\n")
+    (tmp_path / "failed" / "__init__.py").write_text("import failed.models.net\n1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module("failed")
+    assert "failed.models" in sys.modules and "failed" not in sys.modules
+    before = {*sys.modules}
+    (tmp_path / "failed" / "__init__.py").write_text("from failed.models.net import BEGIN\n")
+    spec = write(tmp_path / "study", "BEGIN", more="from failed import BEGIN")
+    assert start_of(kinds.load(spec).parts) == 2
+    assert before <= sys.modules.keys()
+    forget("failed")
+
+
+def test_modules_are_in_place_until_the_last_thread_has_left(tmp_path):
+    spec = write(tmp_path, more="import kept_in_place")
+    (tmp_path / "kept_in_place.py").touch()
+    in_place = kinds.load(spec).parts.get("policy", "first_ones").surroundings
+    entered, left, found = threading.Event(), threading.Event(), []
+
+    def stay():
+        with in_place():
+            entered.set()
+            left.wait()
+            found.append("kept_in_place" in sys.modules)
+
+    with in_place():
+        thread = threading.Thread(target=stay)
+        thread.start()
+        entered.wait()
+    left.set()
+    thread.join()
+    assert found == [True] and "kept_in_place" not in sys.modules
+
+
+def test_a_thread_loads_a_file_without_the_path_of_another(tmp_path):
+    first = write(tmp_path / "first")
+    (tmp_path / "first" / "of_the_first.py").touch()
+    more = "try:\n    import of_the_first\n    BEGIN = 1\nexcept ImportError:\n    BEGIN = 2"
+    second, found, begun = write(tmp_path / "second", "BEGIN", more=more), [], threading.Event()
+
+    def load():
+        begun.set()
+        found.append(start_of(kinds.load(second).parts))
+
+    with kinds.load(first).parts.get("policy", "first_ones").surroundings():
+        assert str(tmp_path / "first") in sys.path
+        thread = threading.Thread(target=load)
+        thread.start()
+        begun.wait()
+        thread.join(timeout=0.5)
+    thread.join()
+    assert found == [2]
+
+
+def test_modules_in_archives_are_refused(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.writestr("packed_speeds.py", "BEGIN = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "packed.zip"))
+    spec = write(tmp_path, 0, more="import packed_speeds")
+    with pytest.raises(
+        SpecError, match=r"mine\.py: the module packed_speeds is in an archive: .*packed\.zip"
+    ):
+        kinds.load(spec)
+
+
+def test_a_compiled_module_that_has_changed_is_refused(tmp_path, monkeypatch):
+    """Python would go on with the old one."""
+    monkeypatch.setattr(extensions, "_COMPILED", {})
+    found = importlib.util.find_spec("xxlimited")  # an example that is installed with most Pythons
+    if found is None or not found.has_location:
+        pytest.skip("Python has no module xxlimited")
+    compiled = shutil.copy(found.origin, tmp_path)
+    spec = write(tmp_path, more="import xxlimited")
+    for _ in range(2):
+        assert compiled.endswith(tuple(kinds.load(spec).parts.sources[0].files.keys() - {"mine.py"}))
+        write(tmp_path, more="import xxlimited\n# a note")
+    with open(compiled, "ab") as file:
+        file.write(b"\0")
+    with pytest.raises(SpecError, match=r"xxlimited.* has changed\. .*: restart Python"):
+        kinds.load(spec)
