@@ -27,6 +27,9 @@ def check(say: Say, study: Study) -> None:
             say(key, value, 'not allowed with mode = "ensemble". Only studies of client selection read it')
     if study.rounds % study.eval_every:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
+    num_clients = max(values_of(study, "num_clients"))
+    if study.rounds * num_clients >= 2**31:
+        say("rounds", study.rounds, f"times {num_clients} clients must be < 2^31")
     budget, uplink = (min(values_of(study, name)) for name in ("budget", "uplink"))
     if budget < 1:
         say(

@@ -11,14 +11,13 @@ import functools
 import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import imported, places_of
+from pausejax.parts.imports import file_of_module, imported, places_of
 from pausejax.parts.isolation import OwnModules, alone, file_of
 from pausejax.parts.origin import in_package, is_of_user, place_of
 from pausejax.parts.part import Part, PartError, first_line
@@ -113,21 +112,14 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
         if not path.is_file():
             raise PartError(f"use: {entry}: there is no file {path}")
         return path.parent, path.stem, path
-    beside = folder.joinpath(*entry.split("."))
-    for path in places_of(beside):
-        if path.is_file():
-            return folder, entry, path
-    try:
-        found = importlib.util.find_spec(entry)
-    except (ImportError, ValueError):
-        found = None
-    if found is None or not found.origin:
+    found = file_of_module(folder, entry)
+    if found is None:
+        beside = folder.joinpath(*entry.split("."))
         raise PartError(
             f"use: {entry}: there is no module of this name, nor {beside}.py. Write a file's name with .py"
         )
-    path = Path(found.origin)
-    up = len(entry.split(".")) + (path.name == "__init__.py")
-    return path.parents[up - 1], entry, path
+    up = len(entry.split(".")) + (found.name == "__init__.py")
+    return found.parents[up - 1], entry, found
 
 
 def _execute(

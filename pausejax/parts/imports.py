@@ -30,19 +30,30 @@ def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], 
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
-        top, *inner = name.split(".")
-        for folder in folders(top):
-            for path in places_of(folder.joinpath(*inner)):
-                if name not in found and path.is_file() and belongs(name, path.resolve()):
-                    found[name] = path.resolve()
-                    left += _names(path, name)
+        path = None if name in found else _file(name, folders(name.partition(".")[0]))
+        if path and belongs(name, path.resolve()):
+            found[name] = path.resolve()
+            left += _names(path, name)
         if parent := name.rpartition(".")[0]:
             left.append(parent)
-            mapped = _mapped(name) if name not in found else None
-            if mapped and belongs(name, mapped.resolve()):
-                found[name] = mapped.resolve()
-                left += _names(mapped, name)
     return found
+
+
+def file_of_module(base: Path, module: str) -> Path | None:
+    """Returns where Python would find a module, also if it is loaded; None if it would not. Executes nothing.
+
+    Args:
+      base: the folder that Python searches first for modules.
+      module: the dotted name of the module.
+    """
+    return _file(module, _folders(base, module.partition(".")[0]))
+
+
+def _file(name: str, folders: Iterable[Path]) -> Path | None:
+    """Returns the file of a module, given the folders of its package; None if there is no such file."""
+    inner = name.split(".")[1:]
+    places = (path for folder in folders for path in places_of(folder.joinpath(*inner)))
+    return next(filter(Path.is_file, places), None) or (_mapped(name) if inner else None)
 
 
 def places_of(stem: Path) -> tuple[Path, Path]:

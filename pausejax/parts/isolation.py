@@ -2,7 +2,9 @@
 
 import builtins
 import contextlib
+import copy
 import dataclasses
+import functools
 import importlib
 import sys
 import threading
@@ -67,13 +69,19 @@ class OwnModules(MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
         found = spec_of(name, path, target, without=self)
-        if found and type(found.loader) is SourceFileLoader:
-            file = found.loader.path
-            if self._belongs(name, Path(file).resolve()):
-                found.loader = _Loader(name, file, self)
-                self._names.add(name)
-                return found
-        return None
+        if found is None or not isinstance(found.loader, SourceFileLoader):
+            return None
+        if not self._belongs(name, Path(found.loader.path).resolve()):
+            return None
+        found.loader = _own_loader(found.loader, self)
+        self._names.add(name)
+        return found
+
+    def lead(self) -> None:
+        """Puts this finder before those that a file has added, such as a hook that checks types."""
+        if self in sys.meta_path and sys.meta_path[0] is not self:
+            sys.meta_path.remove(self)
+            sys.meta_path.insert(0, self)
 
     def import_later(self, name: str, *more: Any, **options: Any) -> Any:
         """Imports a module within a function of these modules. Takes and returns what `__import__` does."""
@@ -128,15 +136,13 @@ class OwnModules(MetaPathFinder):
         return name in self._names  # the module has put another object in its place
 
 
-class _Loader(SourceFileLoader):
+class _OwnLoader(SourceFileLoader):
     """Loader that reads a module's file once, and neither reads nor writes bytecode.
 
     Old bytecode could be executed: Python compares only the time in seconds and the size of the source.
     """
 
-    def __init__(self, name: str, path: str, own: OwnModules) -> None:
-        super().__init__(name, path)
-        self._own = own
+    own: OwnModules
 
     def path_stats(self, path: str) -> Any:
         """Raises an OSError: without a source's time, Python ignores bytecode."""
@@ -147,14 +153,27 @@ class _Loader(SourceFileLoader):
         if path != self.path:
             return super().get_data(path)
         file = Path(path).resolve()
-        if file not in self._own.contents:
-            self._own.contents[file] = super().get_data(path)
-        return self._own.contents[file]
+        if file not in self.own.contents:
+            self.own.contents[file] = super().get_data(path)
+        return self.own.contents[file]
 
     def exec_module(self, module: ModuleType) -> None:
         """Executes the module. Import statements within its functions will find its own modules too."""
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._own.import_later}
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self.own.import_later}
         super().exec_module(module)
+
+
+@functools.cache
+def _own_kind(kind: type[SourceFileLoader]) -> type[_OwnLoader]:
+    """Returns a class of loaders that also do what `kind` does, such as inserting checks of types."""
+    return type(kind.__name__, (_OwnLoader, kind), {})
+
+
+def _own_loader(loader: SourceFileLoader, own: OwnModules) -> _OwnLoader:
+    found: Any = copy.copy(loader)
+    found.__class__ = _own_kind(type(loader))
+    found.own = own
+    return found
 
 
 @contextlib.contextmanager
@@ -193,6 +212,8 @@ def _enter(own: OwnModules | None) -> _Stay:
         _CHANGED.wait_for(lambda: not _STAYS or shared() or thread in _STAYS[-1].threads)
         if not shared():
             _STAYS.append(_Stay(own, own.put() if own else lambda: None, []))
+        if own:
+            own.lead()
         _STAYS[-1].threads.append(thread)
         return _STAYS[-1]
 

@@ -234,6 +234,10 @@ def test_a_study_without_rounds_lasts_one_pass_whatever_it_records():
         ({"policy": [{"name": "pause"}]}, 'policy.name = "pause": must be one of all_experts, best_expert'),
         ({"policy": [{"name": "exp3", "spending": 0.5}]}, "spending = 0.5: the policy exp3 does not read"),
         ({"rounds": -1}, "rounds = -1: must be an integer >= 0"),
+        (
+            {"rounds": 250_000, "network": {"num_clients": [100, 8600]}},
+            "rounds = 250000: times 8600 clients must be < 2^31",
+        ),
         ({"weights": {"epsilon": 1}}, "weights.epsilon: unknown key"),
     ],
 )

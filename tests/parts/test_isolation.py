@@ -11,7 +11,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.parts import extensions
+from pausejax.parts import extensions, registered_parts
 from pausejax.study.spec import SpecError
 
 from .test_extensions import forget, start_of, write
@@ -113,6 +113,55 @@ def test_an_import_of_the_session_that_failed_does_not_matter(tmp_path, monkeypa
     assert start_of(kinds.load(spec).parts) == 2
     assert before <= sys.modules.keys()
     forget("failed")
+
+
+def test_a_module_of_use_is_found_without_executing_its_package_for_the_session(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "found_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import models\n")
+    (package / "models.py").write_text((write(tmp_path / "study").parent / "mine.py").read_text())
+    spec = write(tmp_path / "study", use='["found_package.models"]')
+    assert kinds.load(spec).parts.get("policy", "first_ones")
+    assert "first_ones" not in registered_parts().of("policy")
+    assert not any(name.startswith("found_package") for name in sys.modules)
+
+
+HOOK = """
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
+class Loader(SourceFileLoader):
+    def source_to_code(self, data, path, **options):
+        return super().source_to_code(data.replace(b"UNHOOKED", b"HOOKED"), path, **options)
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        found = PathFinder.find_spec(name, path, target)
+        if name.startswith("hooked_"):
+            found.loader = Loader(name, found.origin)
+            return found
+"""
+
+
+@pytest.mark.parametrize("by", ["session", "file"])
+def test_modules_that_a_hook_changes_are_the_studys_own(tmp_path, monkeypatch, by):
+    """As those of jaxtyping and beartype, which insert checks of types."""
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    more = HOOK + "sys.meta_path.insert(0, Finder)\n"
+    if by == "session":
+        exec(more, {"__name__": "hook"})
+        more = ""
+    (tmp_path / "hooked_core.py").write_text(
+        "def begin():\n    from hooked_late import HOOKED\n    return HOOKED\n"
+    )
+    spec = write(tmp_path, "BEGIN", more=f"{more}import hooked_core\nBEGIN = hooked_core.begin()")
+    digests = set()
+    for begin in (1, 2):
+        (tmp_path / "hooked_late.py").write_text(f"UNHOOKED = {begin}\n")
+        layer = kinds.load(spec).parts
+        assert start_of(layer) == begin
+        digests.add(layer.sources[0].digest)
+    assert len(digests) == 2 and not {"hooked_core", "hooked_late"} & sys.modules.keys()
 
 
 def test_modules_are_in_place_until_the_last_thread_has_left(tmp_path):
