@@ -51,8 +51,8 @@ class OwnModules(MetaPathFinder):
     @property
     def shared(self) -> list[str]:
         """Packages that hold both these modules and modules of a library. Such a package can't be copied."""
-        packages = {name.rpartition(".")[0] for name in self._modules}
-        return sorted(packages - self._modules.keys() - {""})
+        packages = {name.rpartition(".")[0] for name in self._modules} - self._modules.keys()
+        return sorted(packages & sys.modules.keys())
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
