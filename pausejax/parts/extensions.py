@@ -70,7 +70,7 @@ class _Loaded(NamedTuple):
     reached: Mapping[str, Path]
     """The modules that its files import, as `_reached` finds them."""
     beside: Mapping[Path, set[Path]]
-    """What `_beside` finds in the folders of the modules that were imported by computed names."""
+    """What `_beside` finds in packages, and in the folders of modules with computed names."""
 
     def is_current(self, base: Path, module: str) -> bool:
         """Returns whether the entry would be the same if it were executed now."""
@@ -112,7 +112,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
         if not path.is_file():
             raise PartError(f"use: {entry}: there is no file {path}")
         return path.parent, path.stem, path
-    found = file_of_module(folder, entry)
+    found = file_of_module(folder, entry) if all(entry.split(".")) else None
     if found is None:
         beside = folder.joinpath(*entry.split("."))
         raise PartError(
@@ -142,7 +142,12 @@ def _execute(
             raise PartError(f"use: {error}") from error
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
-    beside = _beside({path.parent for name, path in own.files.items() if name not in reached})
+    listed = [
+        path
+        for name, path in own.files.items()
+        if name not in reached or "." in name or path.name == "__init__.py"
+    ]
+    beside = _beside({path.parent for path in listed})
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
         reached = _reached(base, module, own.files)
     if own.shared:

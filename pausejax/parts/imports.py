@@ -117,7 +117,8 @@ def _names(path: Path, module: str) -> Iterator[str]:
         elif is_package and "__all__" in map(ast.unparse, _targets(node)):
             # `from package import *` imports the modules of the package that this list names.
             texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
-            yield from (f"{module}.{text}" for text in texts if isinstance(text, str))
+            names = (text for text in texts if isinstance(text, str) and text.isidentifier())
+            yield from (f"{module}.{text}" for text in names)
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

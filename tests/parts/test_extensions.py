@@ -556,6 +556,7 @@ def test_a_file_that_fails_is_one_line(tmp_path, capsys, code, message):
     [
         ('["none.py"]', "use: none.py: there is no file"),
         ('["nowhere"]', "use: nowhere: there is no module of this name"),
+        ('["mine..parts"]', "use: mine..parts: there is no module of this name"),
         ('["json.py"]', "use: json.py: a module named json is in use already, from "),
         ('"mine.py"', 'use = "mine.py": must be a list of files and modules'),
     ],

@@ -64,6 +64,23 @@ BEGIN = sum(one.begin() for one in FOUND)
     assert start_of(layer) == 12 and len(digests | {layer.sources[0].digest}) == 3
 
 
+def test_a_package_may_list_its_own_folder(tmp_path):
+    (tmp_path / "listing_package").mkdir()
+    listed = "sorted(f[:-3] for f in os.listdir(os.path.dirname(__file__)) if f.endswith('.py'))"
+    text = f"import os\n__all__ = {listed}\n__all__.remove('__init__')\n"
+    (tmp_path / "listing_package" / "__init__.py").write_text(text)
+    more = "import listing_package\nfrom listing_package import *\n"
+    more += "BEGIN = sum(getattr(listing_package, name).BEGIN for name in listing_package.__all__)"
+    spec, found = write(tmp_path, "BEGIN", more=more), []
+    for value in (0, 1, 2):
+        if value:
+            (tmp_path / "listing_package" / f"speeds{value}.py").write_text(f"BEGIN = {value}\n")
+        layer = kinds.load(spec).parts
+        assert kinds.load(spec).parts.sources[0] is layer.sources[0]
+        found.append(start_of(layer))
+    assert found == [0, 1, 3]
+
+
 def test_functions_do_not_import_a_module_that_only_the_session_has(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     optional = tmp_path / "optional_speeds.py"
