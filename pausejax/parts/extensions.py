@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import file_of_module, imported, places_of
 from pausejax.parts.isolation import OwnModules, alone, file_of
-from pausejax.parts.origin import in_package, is_of_user, place_of
+from pausejax.parts.origin import in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, unlike, written
@@ -69,15 +69,14 @@ class _Loaded(NamedTuple):
     own: OwnModules
     reached: Mapping[str, Path]
     """The modules that its files import, as `_reached` finds them."""
-    beside: Mapping[Path, set[Path]]
-    """What `_beside` finds in packages, and in the folders of modules with computed names."""
+    beside: set[Path]
+    """The modules that its files could import by computed names, as `_beside` finds them."""
 
     def is_current(self, base: Path, module: str) -> bool:
         """Returns whether the entry would be the same if it were executed now."""
         with self.own.in_place():  # the file may have extended `sys.path`
-            if _reached(base, module, self.reached) != self.reached:
-                return False
-        return self.layer.sources[0].is_current(base) and _beside(self.beside) == self.beside
+            same = (self.reached, self.beside) == (_reached(base, module, self.reached), _beside(self.own))
+        return same and self.layer.sources[0].is_current(base)
 
 
 # Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
@@ -98,6 +97,9 @@ def _load_one(entry: str, folder: str) -> Layer:
     with collecting() as collected:
         own, reached, beside = _execute(entry, base, module)
     source = _source_of(entry, base, module, own, reached)
+    if key in _LOADED and source == _LOADED[key].layer.sources[0]:  # other files have come or gone
+        _LOADED[key] = _LOADED[key]._replace(reached=reached, beside=beside)
+        return _LOADED[key].layer
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
@@ -122,9 +124,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return found.parents[up - 1], entry, found
 
 
-def _execute(
-    entry: str, base: Path, module: str
-) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[Path]]]:
+def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[str, Path], set[Path]]:
     """Imports a module with modules of its own. Returns these, and what `_reached` and `_beside` find then.
 
     Raises:
@@ -142,14 +142,8 @@ def _execute(
             raise PartError(f"use: {error}") from error
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
-    listed = [
-        path
-        for name, path in own.files.items()
-        if name not in reached or "." in name or path.name == "__init__.py"
-    ]
-    beside = _beside({path.parent for path in listed})
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
-        reached = _reached(base, module, own.files)
+        reached, beside = _reached(base, module, own.files), _beside(own)
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
@@ -201,9 +195,14 @@ def _reached(base: Path, module: str, more: Iterable[str] = ()) -> dict[str, Pat
     return imported(base, (module, *more), functools.partial(_belongs, base, module))
 
 
-def _beside(folders: Iterable[Path]) -> dict[Path, set[Path]]:
-    """Returns the modules in some folders. A file may import all modules that it finds in a folder."""
-    return {folder: {*folder.glob("*.py"), *folder.glob("*/__init__.py")} for folder in folders}
+def _beside(own: OwnModules) -> set[Path]:
+    """Returns the modules in the user's folders on `sys.path`, and in the folders of an entry's modules.
+
+    An entry may list a folder, or import a module only if there is one.
+    """
+    on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
+    folders = on_path | {path.parent for path in own.files.values()}
+    return {path for folder in folders for ways in ("*.py", "*/__init__.py") for path in folder.glob(ways)}
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import importlib
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -54,17 +55,12 @@ class OwnModules(MetaPathFinder):
         packages = {name.rpartition(".")[0] for name in self._modules} - self._modules.keys()
         return sorted(packages & sys.modules.keys())
 
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
+    def in_place(self) -> contextlib.AbstractContextManager[None]:
         """Puts these modules and their search path in the place of the session's within the `with` block.
 
         Threads that need the same modules share them. Threads that need others wait.
         """
-        exchange = _enter(self)
-        try:
-            yield
-        finally:
-            _leave(exchange)
+        return _visit(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
@@ -179,11 +175,8 @@ def _own_loader(loader: SourceFileLoader, own: OwnModules) -> _OwnLoader:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Lets other threads wait within the `with` block that need modules of entries in place."""
-    stay = _enter(None)
-    try:
+    with _visit(None):
         yield
-    finally:
-        _leave(stay)
 
 
 @dataclasses.dataclass
@@ -193,8 +186,8 @@ class _Stay:
     own: OwnModules | None
     """Those of an entry; None for those that were there before, which one thread needs."""
     undo: Callable[[], None]
-    threads: list[int]
-    """A thread that has entered twice is there twice."""
+    visits: dict[object, int]
+    """The thread of each `with` block that needs them."""
 
 
 # The last one is in place; those before it are in place again when it ends.
@@ -202,28 +195,60 @@ _STAYS: list[_Stay] = []
 _CHANGED = threading.Condition()
 
 
-def _enter(own: OwnModules | None) -> _Stay:
+@contextlib.contextmanager
+def _visit(own: OwnModules | None) -> Iterator[None]:
+    visit = object()
+    try:
+        _enter(own, visit)
+        yield
+    finally:
+        try:
+            _leave(visit)
+        except KeyboardInterrupt:
+            _leave(visit)  # the interrupt may have come before the first call did anything
+            raise
+
+
+def _enter(own: OwnModules | None, visit: object) -> None:
     thread = threading.get_ident()
 
     def shared() -> bool:
         return bool(_STAYS and own and _STAYS[-1].own is own)
 
     with _CHANGED:
-        _CHANGED.wait_for(lambda: not _STAYS or shared() or thread in _STAYS[-1].threads)
-        if not shared():
-            _STAYS.append(_Stay(own, own.put() if own else lambda: None, []))
-        if own:
-            own.lead()
-        _STAYS[-1].threads.append(thread)
-        return _STAYS[-1]
+        _CHANGED.wait_for(lambda: not _STAYS or shared() or thread in _STAYS[-1].visits.values())
+        with _uninterrupted():
+            if not shared():
+                _STAYS.append(_Stay(own, own.put() if own else lambda: None, {}))
+            if own:
+                own.lead()
+            _STAYS[-1].visits[visit] = thread
 
 
-def _leave(stay: _Stay) -> None:
-    with _CHANGED:
-        stay.threads.remove(threading.get_ident())
-        while _STAYS and not _STAYS[-1].threads:
+def _leave(visit: object) -> None:
+    with _uninterrupted(), _CHANGED:
+        for stay in _STAYS:
+            stay.visits.pop(visit, None)
+        while _STAYS and not _STAYS[-1].visits:
             _STAYS.pop().undo()
         _CHANGED.notify_all()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds an interrupt (Ctrl-C) back until the `with` block ends, so that no exchange is left half done."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    held: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *details: held.append(details))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
 
 
 def file_of(module: ModuleType | None) -> str:

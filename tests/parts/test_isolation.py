@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import shutil
+import signal
 import sys
 import threading
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.parts import extensions, registered_parts
+from pausejax.parts import extensions, isolation, registered_parts
 from pausejax.study.spec import SpecError
 
 from .test_extensions import forget, start_of, write
@@ -79,6 +80,58 @@ def test_a_package_may_list_its_own_folder(tmp_path):
         assert kinds.load(spec).parts.sources[0] is layer.sources[0]
         found.append(start_of(layer))
     assert found == [0, 1, 3]
+
+
+def test_an_optional_module_of_a_computed_name_is_noticed(tmp_path):
+    """Other new files do not matter: the study keeps its functions, and so its compiled programs."""
+    more = """
+import importlib
+try:
+    BEGIN = importlib.import_module("_".join(["optional", "begin"])).BEGIN
+except ImportError:
+    BEGIN = 1
+"""
+    spec = write(tmp_path, "BEGIN", more=more)
+    first = kinds.load(spec).parts
+    (tmp_path / "unrelated.py").write_text("1 / 0\n")
+    again = kinds.load(spec).parts
+    assert start_of(again) == 1
+    assert again.get("policy", "first_ones").function is first.get("policy", "first_ones").function
+    (tmp_path / "optional_begin.py").write_text("BEGIN = 2\n")
+    assert start_of(kinds.load(spec).parts) == 2
+
+
+@pytest.mark.parametrize("where", ["put", "undo", "body"])
+def test_an_interrupt_leaves_the_session_as_it_was(tmp_path, monkeypatch, where):
+    """Wherever Ctrl-C is pressed: it is raised when the exchange of the modules is complete."""
+    spec = write(tmp_path, more="import interrupted_helper")
+    (tmp_path / "interrupted_helper.py").touch()
+    in_place = kinds.load(spec).parts.get("policy", "first_ones").surroundings
+    before = {*sys.modules}, [*sys.path], [*sys.meta_path]
+    exchange, times = isolation._exchange, []
+
+    def interrupted(old, new):
+        times.append(
+            signal.raise_signal(signal.SIGINT) if len(times) == ["put", "undo"].index(where) else None
+        )
+        exchange(old, new)
+
+    if where != "body":
+        monkeypatch.setattr(isolation, "_exchange", interrupted)
+
+    def cell():
+        with in_place():
+            assert "interrupted_helper" in sys.modules
+            if where == "body":
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        cell()
+    monkeypatch.undo()
+    assert ({*sys.modules}, [*sys.path], [*sys.meta_path]) == before
+    assert not isolation._STAYS and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with in_place():
+        assert "interrupted_helper" in sys.modules
 
 
 def test_functions_do_not_import_a_module_that_only_the_session_has(tmp_path, monkeypatch):
