@@ -163,6 +163,7 @@ def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Ma
         if path.suffix != ".py" and _COMPILED.setdefault(path, own.contents[path]) != own.contents[path]:
             wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
             raise PartError(f"use: {entry}: {wrong}")
+    own.places.update(modules)
     contents = {path: own.contents[path] for path in modules.values()}
     # A link counts as a file too, because it decides which file is imported.
     places |= {path: path for path in contents}

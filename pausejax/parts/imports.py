@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 
+class OwnFinder(MetaPathFinder):
+    """Finder of modules as they were when a study began. Here modules are looked for as they are now."""
+
+
 def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
     """Returns the modules that some modules import, directly or through other modules.
 
@@ -76,17 +80,19 @@ def _folders(base: Path, top: str) -> list[Path]:
     return elsewhere if found and found.has_location else [beside, *elsewhere]
 
 
-def spec_of(
-    name: str, path: Any = None, target: Any = None, *, without: MetaPathFinder | None = None
-) -> ModuleSpec | None:
+def spec_of(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
     """Returns the spec of a module that Python would import now, whether or not it is loaded already."""
-    finders = (finder for finder in sys.meta_path if finder is not without)
-    return next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
+    return next(filter(None, (finder.find_spec(name, path, target) for finder in _finders())), None)
+
+
+def _finders() -> list[Any]:
+    # Python skips old finders, which lack `find_spec`.
+    return [one for one in sys.meta_path if hasattr(one, "find_spec") and not isinstance(one, OwnFinder)]
 
 
 def _mapped(name: str) -> Path | None:
     """Returns the file of a module in a package that an editable install maps to another folder."""
-    finders = (finder for finder in sys.meta_path if finder is not PathFinder)
+    finders = (one for one in _finders() if one is not PathFinder)
     try:
         top = spec_of(name.partition(".")[0])
         if top and top.has_location:  # a package in one folder, which has been searched

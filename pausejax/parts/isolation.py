@@ -10,16 +10,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pausejax.parts.imports import spec_of
+from pausejax.parts.imports import OwnFinder, spec_of
 
 
-class OwnModules(MetaPathFinder):
+class OwnModules(OwnFinder):
     """Copies of the user's modules for one entry of `use`.
 
     Each file is read once. The session and other entries have other copies. So neither an edited file nor an
@@ -40,6 +40,8 @@ class OwnModules(MetaPathFinder):
         self._modules: dict[str, ModuleType] = {}
         # For each name and file; a link that leads to a library now is not expected to lead elsewhere later.
         self._known: dict[tuple[str, str], bool] = {}
+        self.places: dict[str, Path] = {}
+        """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
         """What is executed for each file, also if it is imported later."""
 
@@ -64,7 +66,12 @@ class OwnModules(MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
-        found = spec_of(name, path, target, without=self)
+        found = spec_of(name, path, target)
+        place = self.places.get(name)
+        if place and (found is None or not found.origin or Path(found.origin).resolve() != place):
+            loader = SourceFileLoader(name, str(place))
+            within = [str(place.parent)] if place.name == "__init__.py" else None
+            found = spec_from_file_location(name, place, loader=loader, submodule_search_locations=within)
         if found is None or not isinstance(found.loader, SourceFileLoader):
             return None
         if not self._belongs(name, Path(found.loader.path).resolve()):
@@ -122,7 +129,7 @@ class OwnModules(MetaPathFinder):
             return self._known[name, file]
         told = getattr(module, "__dict__", {})
         try:
-            folders = [*told.get("__path__", ())]
+            folders = [*(told.get("__path__") or ())]
         except KeyError:  # its package has failed while it was imported
             return True
         if folders:  # of a package without `__init__.py`
@@ -155,8 +162,10 @@ class _OwnLoader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Executes the module. Import statements within its functions will find its own modules too."""
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self.own.import_later}
+        found = module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self.own.import_later}
         super().exec_module(module)
+        # The module may have added a function to `builtins`.
+        found.update({**vars(builtins), "__import__": self.own.import_later})
 
 
 @functools.cache

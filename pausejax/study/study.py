@@ -156,15 +156,15 @@ class Study:
         return {"mode": self.mode, "rounds": self.rounds, "eval_every": self.eval_every, **limit}
 
     def code(self, algorithm: str, values: Mapping[str, Any]) -> list[str]:
-        """Returns the digests of all files of `use`, and of the other parts of one's own that a run uses."""
+        """Returns the digests of all files of `use`, in order, and of the run's other parts of one's own."""
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {
             *named.items(),
             (self.kind.policy_category, algorithm),
             *(("quantity", n) for n in self.quantities),
         }
-        outside = [digest for place, digest in self.outsiders.items() if place in used]
-        return sorted([*(source.digest for source in self.parts.sources), *outside])
+        outside = sorted(digest for place, digest in self.outsiders.items() if place in used)
+        return [*(source.digest for source in self.parts.sources), *outside]
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns what a run's results depend on, except the seed, as JSON with sorted keys.

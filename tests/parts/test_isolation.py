@@ -1,5 +1,6 @@
 """Modules of files of `use`: which are executed, when they are in place, and what of the session they see."""
 
+import builtins
 import importlib
 import importlib.util
 import shutil
@@ -15,8 +16,9 @@ from pausejax import kinds
 from pausejax.parts import extensions, isolation, registered_parts
 from pausejax.study.spec import SpecError
 
-from .test_extensions import forget, start_of, write
+from .test_extensions import forget, identities, start_of, write
 
+ORDERS = (("one", "two"), ("two", "one"))
 LATENCY = """
 import jax.numpy as jnp
 import pausejax
@@ -166,6 +168,49 @@ def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tm
         importlib.import_module("pickled_tables")
         assert latency_of(tmp_path, more=more, code=code) == value
     forget("pickled_tables")
+
+
+@pytest.mark.parametrize("change", ["edit", "delete", "package", "delete all", "another"])
+def test_functions_import_modules_as_they_were_whatever_became_of_the_files(tmp_path, change):
+    lab = tmp_path / "lab_later"
+    lab.mkdir()
+    (lab / "__init__.py").touch()
+    (lab / "fast.py").write_text("BEGIN = 2\n")
+    more = "def late():\n    from lab_later.fast import BEGIN\n    return BEGIN\n"
+    spec = write(tmp_path, more=more)
+    late = kinds.load(spec).parts.get("policy", "first_ones").function.__globals__["late"]
+    if change == "edit":
+        (lab / "fast.py").write_text("BEGIN = 7\n")
+    elif change == "delete all":
+        shutil.rmtree(lab)
+    elif change == "another":
+        (tmp_path / "lab_later.py").write_text("")
+        lab.rename(tmp_path / "lab_before")
+    else:
+        (lab / "fast.py").unlink()
+    if change == "package":
+        (lab / "fast").mkdir()
+        (lab / "fast" / "__init__.py").write_text("BEGIN = 7\n")
+    assert late() == 2
+    if change in ("edit", "package"):
+        late = kinds.load(spec).parts.get("policy", "first_ones").function.__globals__["late"]
+        assert late() == 7
+
+
+def test_the_order_of_files_counts(tmp_path):
+    """Two files may import one helper that registers a part, and change it."""
+    for name in ("one", "two"):
+        write(tmp_path, file=f"{name}.py", use="[]")
+    (tmp_path / "two.py").write_text("")
+    found = [identities(write(tmp_path, use=f'["{a}.py", "{b}.py"]', file="three.py")) for a, b in ORDERS]
+    assert not {*found[0]} & {*found[1]}
+
+
+def test_functions_that_a_module_adds_to_builtins_are_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(builtins, "added_number", None, raising=False)
+    (tmp_path / "adds_to_builtins.py").write_text("import builtins\nbuiltins.added_number = lambda: 3\n")
+    spec = write(tmp_path, more="import adds_to_builtins\ndef late():\n    return added_number()\n")
+    assert kinds.load(spec).parts.get("policy", "first_ones").function.__globals__["late"]() == 3
 
 
 def test_an_import_of_the_session_that_failed_does_not_matter(tmp_path, monkeypatch):
