@@ -14,6 +14,7 @@ from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.execution import events
 from pausejax.execution.program import GroupProgram
 from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.parts.visits import lending
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays, Segment
 
@@ -57,6 +58,7 @@ class BatchProgress:
         self._of_batch = 0.0
 
 
+@lending()
 def play_rounds(
     program: GroupProgram,
     runs: Sequence[Run],

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import file_of_module, imported, places_of
-from pausejax.parts.isolation import OwnModules, alone, file_of
+from pausejax.parts.isolation import OwnModules, file_of
 from pausejax.parts.origin import in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, unlike, written
+from pausejax.parts.visits import alone
 
 ENTRY_POINTS = "pausejax.extensions"
 

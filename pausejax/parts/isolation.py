@@ -3,20 +3,18 @@
 import builtins
 import contextlib
 import copy
-import dataclasses
 import functools
 import importlib
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from importlib.util import resolve_name, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pausejax.parts.imports import OwnFinder, spec_of
+from pausejax.parts.visits import visit
 
 
 class OwnModules(OwnFinder):
@@ -58,11 +56,8 @@ class OwnModules(OwnFinder):
         return sorted(packages & sys.modules.keys())
 
     def in_place(self) -> contextlib.AbstractContextManager[None]:
-        """Puts these modules and their search path in the place of the session's within the `with` block.
-
-        Threads that need the same modules share them. Threads that need others wait.
-        """
-        return _visit(self)
+        """Puts these modules and their search path in the place of the session's within the `with` block."""
+        return visit(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
@@ -95,6 +90,18 @@ class OwnModules(OwnFinder):
         # The session may have a module of this name that the entry would not find, or another one.
         with self.in_place():
             return builtins.__import__(name, *more, **options)
+
+    def _imported(self, name: str, scope: Any, _: Any, names: Any, level: int) -> ModuleType | None:
+        """Returns what `__import__` would return for modules that are imported already; None for others."""
+        with contextlib.suppress(ImportError, KeyError):
+            full = resolve_name("." * level + name, scope["__package__"]) if level else name
+            module = self._modules[full]
+            if getattr(module.__spec__, "_initializing", False):
+                return None
+            if names:
+                return module if all(hasattr(module, one) for one in names) else None
+            return self._modules[name.partition(".")[0]]
+        return None
 
     def put(self) -> Callable[[], None]:
         """Puts these modules in the place of the session's. Returns the function that undoes it."""
@@ -179,85 +186,6 @@ def _own_loader(loader: SourceFileLoader, own: OwnModules) -> _OwnLoader:
     found.__class__ = _own_kind(type(loader))
     found.own = own
     return found
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Lets other threads wait within the `with` block that need modules of entries in place."""
-    with _visit(None):
-        yield
-
-
-@dataclasses.dataclass
-class _Stay:
-    """Modules that are in place until the threads that need them have left."""
-
-    own: OwnModules | None
-    """Those of an entry; None for those that were there before, which one thread needs."""
-    undo: Callable[[], None]
-    visits: dict[object, int]
-    """The thread of each `with` block that needs them."""
-
-
-# The last one is in place; those before it are in place again when it ends.
-_STAYS: list[_Stay] = []
-_CHANGED = threading.Condition()
-
-
-@contextlib.contextmanager
-def _visit(own: OwnModules | None) -> Iterator[None]:
-    visit = object()
-    try:
-        _enter(own, visit)
-        yield
-    finally:
-        try:
-            _leave(visit)
-        except KeyboardInterrupt:
-            _leave(visit)  # the interrupt may have come before the first call did anything
-            raise
-
-
-def _enter(own: OwnModules | None, visit: object) -> None:
-    thread = threading.get_ident()
-
-    def shared() -> bool:
-        return bool(_STAYS and own and _STAYS[-1].own is own)
-
-    with _CHANGED:
-        _CHANGED.wait_for(lambda: not _STAYS or shared() or thread in _STAYS[-1].visits.values())
-        with _uninterrupted():
-            if not shared():
-                _STAYS.append(_Stay(own, own.put() if own else lambda: None, {}))
-            if own:
-                own.lead()
-            _STAYS[-1].visits[visit] = thread
-
-
-def _leave(visit: object) -> None:
-    with _uninterrupted(), _CHANGED:
-        for stay in _STAYS:
-            stay.visits.pop(visit, None)
-        while _STAYS and not _STAYS[-1].visits:
-            _STAYS.pop().undo()
-        _CHANGED.notify_all()
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Holds an interrupt (Ctrl-C) back until the `with` block ends, so that no exchange is left half done."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield
-        return
-    held: list[Any] = []
-    signal.signal(signal.SIGINT, lambda *details: held.append(details))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held and callable(before):
-            before(*held[0])
 
 
 def file_of(module: ModuleType | None) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.parts import extensions, isolation, registered_parts
+from pausejax.parts import extensions, isolation, registered_parts, visits
 from pausejax.study.spec import SpecError
 
 from .test_extensions import forget, identities, start_of, write
@@ -131,7 +131,7 @@ def test_an_interrupt_leaves_the_session_as_it_was(tmp_path, monkeypatch, where)
         cell()
     monkeypatch.undo()
     assert ({*sys.modules}, [*sys.path], [*sys.meta_path]) == before
-    assert not isolation._STAYS and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not visits._STAYS and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with in_place():
         assert "interrupted_helper" in sys.modules
 
@@ -318,6 +318,31 @@ def test_a_thread_loads_a_file_without_the_path_of_another(tmp_path):
         thread.join(timeout=0.5)
     thread.join()
     assert found == [2]
+
+
+def test_threads_of_a_study_that_a_file_plays_import_their_modules(tmp_path):
+    """XLA calls a function of the study in a thread of its own, and the file waits for the study."""
+    outer = write(tmp_path / "outer", more="import of_the_outer")
+    (tmp_path / "outer" / "of_the_outer.py").touch()
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "of_the_inner.py").write_text("BEGIN = 2\n")
+    inner = write(
+        tmp_path / "inner", more="def late():\n    from of_the_inner import BEGIN\n    return BEGIN\n"
+    )
+    late = kinds.load(inner).parts.get("policy", "first_ones").function.__globals__["late"]
+    found = []
+    thread = threading.Thread(target=lambda: found.append(late()))
+    with kinds.load(outer).parts.get("policy", "first_ones").surroundings():
+        with visits.lending():
+            thread.start()
+            thread.join(timeout=30)
+        assert found == [2] and "of_the_outer" in sys.modules and "of_the_inner" not in sys.modules
+    assert late() == 2 and not visits._STAYS
+    with kinds.load(outer).parts.get("policy", "first_ones").surroundings():  # now the module is there
+        thread = threading.Thread(target=lambda: found.append(late()), daemon=True)
+        thread.start()
+        thread.join(timeout=30)
+        assert found == [2, 2]
 
 
 def test_modules_in_archives_are_refused(tmp_path, monkeypatch):

@@ -1,0 +1,121 @@
+"""Puts the modules of entries of `use` in place, and lets the threads that need others wait."""
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pausejax.parts.isolation import OwnModules
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Lets other threads wait within the `with` block that need modules of entries in place."""
+    with visit(None):
+        yield
+
+
+@contextlib.contextmanager
+def lending() -> Iterator[None]:
+    """Lets other threads put their modules in place within the `with` block, if this thread has put its own.
+
+    A file of `use` may play a study with another file. XLA calls the functions of that study in other
+    threads, and this one waits for them.
+    """
+    thread = threading.get_ident()
+    with _CHANGED:
+        stay = next((stay for stay in _STAYS[-1:] if thread in stay.visits.values()), None)
+        if stay:
+            stay.lent += 1
+            _CHANGED.notify_all()
+    try:
+        yield
+    finally:
+        if stay:
+            with _CHANGED:
+                stay.lent -= 1
+                _CHANGED.wait_for(lambda: _STAYS[-1] is stay)
+
+
+@dataclasses.dataclass
+class _Stay:
+    """Modules that are in place until the threads that need them have left."""
+
+    own: "OwnModules | None"
+    """Those of an entry; None for those that were there before, which one thread needs."""
+    undo: Callable[[], None]
+    visits: dict[object, int]
+    """The thread of each `with` block that needs them."""
+    lent: int = 0
+    """How often `lending` has been entered, and not left."""
+
+
+# The last one is in place; those before it are in place again when it ends.
+_STAYS: list[_Stay] = []
+_CHANGED = threading.Condition()
+
+
+@contextlib.contextmanager
+def visit(own: "OwnModules | None") -> Iterator[None]:
+    """Keeps modules in place within the `with` block: those of an entry, or with None those that are there.
+
+    Threads that need the same modules share them. Threads that need others wait.
+    """
+    this = object()
+    try:
+        _enter(own, this)
+        yield
+    finally:
+        try:
+            _leave(this)
+        except KeyboardInterrupt:
+            _leave(this)  # the interrupt may have come before the first call did anything
+            raise
+
+
+def _enter(own: "OwnModules | None", visit: object) -> None:
+    thread = threading.get_ident()
+
+    def shared() -> bool:
+        return bool(_STAYS and own and _STAYS[-1].own is own)
+
+    def allowed() -> bool:
+        return not _STAYS or shared() or bool(_STAYS[-1].lent) or thread in _STAYS[-1].visits.values()
+
+    with _CHANGED:
+        _CHANGED.wait_for(allowed)
+        with _uninterrupted():
+            if not shared():
+                _STAYS.append(_Stay(own, own.put() if own else lambda: None, {}))
+            if own:
+                own.lead()
+            _STAYS[-1].visits[visit] = thread
+
+
+def _leave(visit: object) -> None:
+    with _uninterrupted(), _CHANGED:
+        for stay in _STAYS:
+            stay.visits.pop(visit, None)
+        while _STAYS and not _STAYS[-1].visits:
+            _STAYS.pop().undo()
+        _CHANGED.notify_all()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds an interrupt (Ctrl-C) back until the `with` block ends, so that no exchange is left half done."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    held: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *details: held.append(details))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
