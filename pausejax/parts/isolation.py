@@ -87,6 +87,8 @@ class OwnModules(OwnFinder):
         top = name.partition(".")[0]
         if not level and top in sys.modules and not self._is_own(top, sys.modules[top]):
             return builtins.__import__(name, *more, **options)
+        if self not in sys.meta_path and len(more) == 4 and (found := self._imported(name, *more)):
+            return found
         # The session may have a module of this name that the entry would not find, or another one.
         with self.in_place():
             return builtins.__import__(name, *more, **options)
@@ -172,7 +174,7 @@ class _OwnLoader(SourceFileLoader):
         found = module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self.own.import_later}
         super().exec_module(module)
         # The module may have added a function to `builtins`.
-        found.update({**vars(builtins), "__import__": self.own.import_later})
+        found.update({**vars(builtins), "__import__": found["__import__"]})
 
 
 @functools.cache

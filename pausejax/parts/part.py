@@ -244,13 +244,7 @@ class Part:
         """Returns `made`; if it is a tuple, its functions are called in the part's surroundings too."""
         if not isinstance(made, tuple) or self.surroundings is contextlib.nullcontext:
             return made
-        # A linen module can be called too, but must remain one. Like other such objects it is a dataclass.
-        fields = [
-            _Surrounded(field, self.surroundings)
-            if callable(field) and not dataclasses.is_dataclass(field)
-            else field
-            for field in made
-        ]
+        fields = [_Surrounded(one, self.surroundings) if _is_function(one) else one for one in made]
         return getattr(type(made), "_make", tuple)(fields)
 
 
@@ -265,3 +259,8 @@ class _Surrounded:
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         with self.surroundings():
             return self.__wrapped__(*inputs, **options)
+
+
+def _is_function(field: Any) -> bool:
+    """Returns whether a field is only called. A module of flax can be called too, but must remain one."""
+    return callable(field) and not any(kind.__module__.startswith("flax.") for kind in type(field).__mro__)

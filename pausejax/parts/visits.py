@@ -5,10 +5,17 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from pausejax.parts.isolation import OwnModules
+
+class Modules(Protocol):
+    """Modules of an entry of `use`."""
+
+    def put(self) -> Callable[[], None]:
+        """Puts them in the place of those that are there. Returns the function that undoes it."""
+
+    def lead(self) -> None:
+        """Makes their finder the first one again."""
 
 
 @contextlib.contextmanager
@@ -44,7 +51,7 @@ def lending() -> Iterator[None]:
 class _Stay:
     """Modules that are in place until the threads that need them have left."""
 
-    own: "OwnModules | None"
+    own: Modules | None
     """Those of an entry; None for those that were there before, which one thread needs."""
     undo: Callable[[], None]
     visits: dict[object, int]
@@ -59,7 +66,7 @@ _CHANGED = threading.Condition()
 
 
 @contextlib.contextmanager
-def visit(own: "OwnModules | None") -> Iterator[None]:
+def visit(own: Modules | None) -> Iterator[None]:
     """Keeps modules in place within the `with` block: those of an entry, or with None those that are there.
 
     Threads that need the same modules share them. Threads that need others wait.
@@ -76,7 +83,7 @@ def visit(own: "OwnModules | None") -> Iterator[None]:
             raise
 
 
-def _enter(own: "OwnModules | None", visit: object) -> None:
+def _enter(own: Modules | None, visit: object) -> None:
     thread = threading.get_ident()
 
     def shared() -> bool:

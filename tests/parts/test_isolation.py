@@ -29,13 +29,13 @@ def mine(*, num_clients: int, min_latency: float):
     def sample(key):
         {code}
         return jnp.full(num_clients, min_latency * factor)
-    return Law(sample)
+    return Law({made})
 """
 LAW = {"mode": "bandit", "rounds": 2, "num_clients": 3, "clients_per_round": 1, "min_latency": 1.0}
 
 
-def latency_of(folder, *, more="", code="", seeds=1):
-    (folder / "law.py").write_text(LATENCY.format(more=more, code=code))
+def latency_of(folder, *, more="", code="", made="sample", seeds=1):
+    (folder / "law.py").write_text(LATENCY.format(more=more, code=code, made=made))
     use = [str(folder / "law.py")]
     result = pausejax.simulate(["random"], use=use, latency="mine", seeds=seeds, **LAW)
     return float(result["round_latency"].values[0, 0])
@@ -154,11 +154,20 @@ def speed():
     assert sys.modules.pop("optional_speeds").FACTOR == 7
 
 
-def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tmp_path, monkeypatch):
+@pytest.mark.parametrize("made", ["sample", "Sample(sample)"])
+def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tmp_path, monkeypatch, made):
     """The session has the class of before an edit."""
     monkeypatch.syspath_prepend(str(tmp_path))
     helper = tmp_path / "pickled_tables.py"
-    more = "import dataclasses, pickle\nfrom pickled_tables import Table\n"
+    more = """
+import dataclasses, pickle, typing
+from pickled_tables import Table
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    sample: typing.Any
+    def __call__(self, key):
+        return self.sample(key)
+"""
     code = """@dataclasses.dataclass
         class Local:
             factor: "float" = 1.0
@@ -166,7 +175,7 @@ def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tm
     for value in (2, 5):
         helper.write_text(f"class Table:\n    def factor(self):\n        return {value}\n")
         importlib.import_module("pickled_tables")
-        assert latency_of(tmp_path, more=more, code=code) == value
+        assert latency_of(tmp_path, more=more, code=code, made=made) == value
     forget("pickled_tables")
 
 
