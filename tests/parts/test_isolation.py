@@ -103,7 +103,16 @@ except ImportError:
     assert start_of(kinds.load(spec).parts) == 2
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own handler of Ctrl-C. A shell starts jobs in the background with this signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("where", ["put", "undo", "body"])
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_the_session_as_it_was(tmp_path, monkeypatch, where):
     """Wherever Ctrl-C is pressed: it is raised when the exchange of the modules is complete."""
     spec = write(tmp_path, more="import interrupted_helper")
