@@ -70,21 +70,21 @@ class _Loaded(NamedTuple):
     own: OwnModules
     reached: Mapping[str, Path]
     """The modules that its files import, as `_reached` finds them."""
-    beside: set[Path]
-    """The modules that its files could import by computed names, as `_beside` finds them."""
+    beside: Mapping[Path, set[Path]]
+    """The modules in the folders from which it could import by computed names, as `_beside` finds them."""
 
     def is_current(self, base: Path, module: str) -> bool:
         """Returns whether the entry would be the same if it were executed now."""
         with self.own.in_place():  # the file may have extended `sys.path`
-            same = (self.reached, self.beside) == (_reached(base, module, self.reached), _beside(self.own))
-        return same and self.layer.sources[0].is_current(base)
+            same = _reached(base, module, self.reached) == self.reached
+        return same and _beside(self.beside) == self.beside and self.layer.sources[0].is_current(base)
 
 
 # Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
 # compiled programs.
 _LOADED: dict[tuple[str, ...], _Loaded] = {}
 
-# The contents of compiled modules when they were imported.
+# The content of each compiled module when a study first read it.
 _COMPILED: dict[Path, bytes] = {}
 
 
@@ -98,7 +98,9 @@ def _load_one(entry: str, folder: str) -> Layer:
     with collecting() as collected:
         own, reached, beside = _execute(entry, base, module)
     source = _source_of(entry, base, module, own, reached)
-    if key in _LOADED and source == _LOADED[key].layer.sources[0]:  # other files have come or gone
+    if (
+        key in _LOADED and source == _LOADED[key].layer.sources[0]
+    ):  # only files that it does not import were added or removed
         _LOADED[key] = _LOADED[key]._replace(reached=reached, beside=beside)
         return _LOADED[key].layer
     layer = Layer(registered_parts(), [source])
@@ -125,7 +127,9 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     return found.parents[up - 1], entry, found
 
 
-def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[str, Path], set[Path]]:
+def _execute(
+    entry: str, base: Path, module: str
+) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[Path]]]:
     """Imports a module with modules of its own. Returns these, and what `_reached` and `_beside` find then.
 
     Raises:
@@ -144,7 +148,9 @@ def _execute(entry: str, base: Path, module: str) -> tuple[OwnModules, Mapping[s
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
-        reached, beside = _reached(base, module, own.files), _beside(own)
+        reached = _reached(base, module, own.files)
+        on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
+        beside = _beside(on_path | {path.parent for path in own.files.values()})
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
@@ -197,14 +203,12 @@ def _reached(base: Path, module: str, more: Iterable[str] = ()) -> dict[str, Pat
     return imported(base, (module, *more), functools.partial(_belongs, base, module))
 
 
-def _beside(own: OwnModules) -> set[Path]:
-    """Returns the modules in the user's folders on `sys.path`, and in the folders of an entry's modules.
+def _beside(folders: Iterable[Path]) -> dict[Path, set[Path]]:
+    """Returns the modules in some folders.
 
-    An entry may list a folder, or import a module only if there is one.
+    An entry may list the files of a folder, or import a module only if its file exists.
     """
-    on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
-    folders = on_path | {path.parent for path in own.files.values()}
-    return {path for folder in folders for ways in ("*.py", "*/__init__.py") for path in folder.glob(ways)}
+    return {folder: {*folder.glob("*.py"), *folder.glob("*/__init__.py")} for folder in folders}
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:

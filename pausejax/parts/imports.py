@@ -11,7 +11,7 @@ from typing import Any
 
 
 class OwnFinder(MetaPathFinder):
-    """Finder of modules as they were when a study began. Here modules are looked for as they are now."""
+    """Finder of modules as they were when a study began. This file skips it: it looks for modules of now."""
 
 
 def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:

@@ -36,7 +36,7 @@ class OwnModules(OwnFinder):
         self._names = {*names}
         self._path = [str(base), *sys.path]
         self._modules: dict[str, ModuleType] = {}
-        # For each name and file; a link that leads to a library now is not expected to lead elsewhere later.
+        # By name and file. A link that leads to a library now is expected to do so later.
         self._known: dict[tuple[str, str], bool] = {}
         self.places: dict[str, Path] = {}
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
@@ -83,13 +83,14 @@ class OwnModules(OwnFinder):
 
     def import_later(self, name: str, *more: Any, **options: Any) -> Any:
         """Imports a module within a function of these modules. Takes and returns what `__import__` does."""
-        level = options.get("level", more[3] if len(more) > 3 else 0)
-        top = name.partition(".")[0]
-        if not level and top in sys.modules and not self._is_own(top, sys.modules[top]):
-            return builtins.__import__(name, *more, **options)
         if self not in sys.meta_path and len(more) == 4 and (found := self._imported(name, *more)):
             return found
-        # The session may have a module of this name that the entry would not find, or another one.
+        level = options.get("level", more[3] if len(more) > 3 else 0)
+        top = name.partition(".")[0]
+        present, own = sys.modules.get(top), {place.partition(".")[0] for place in self.places}
+        if not level and top not in own and present and not self._is_own(top, present):
+            return builtins.__import__(name, *more, **options)
+        # The session may have another module of this name, or one that the entry would not find.
         with self.in_place():
             return builtins.__import__(name, *more, **options)
 
@@ -98,7 +99,7 @@ class OwnModules(OwnFinder):
         with contextlib.suppress(ImportError, KeyError):
             full = resolve_name("." * level + name, scope["__package__"]) if level else name
             module = self._modules[full]
-            if getattr(module.__spec__, "_initializing", False):
+            if getattr(getattr(module, "__spec__", None), "_initializing", False):
                 return None
             if names:
                 return module if all(hasattr(module, one) for one in names) else None
@@ -107,7 +108,10 @@ class OwnModules(OwnFinder):
 
     def put(self) -> Callable[[], None]:
         """Puts these modules in the place of the session's. Returns the function that undoes it."""
+        importlib.invalidate_caches()
         finders, path, session = [*sys.meta_path], [*sys.path], self._present()
+        # The session may have imported a library of the same name as one of these modules.
+        session |= {name: sys.modules[name] for name in self._modules if name in sys.modules}
 
         def undo() -> None:
             present = self._present()
@@ -120,9 +124,8 @@ class OwnModules(OwnFinder):
 
         _exchange(session, self._modules)
         sys.path[:] = self._path
-        # Those of another entry would find their own versions of the files.
+        # Finders of other entries would find their own versions of the files.
         sys.meta_path[:] = [self, *(one for one in finders if not isinstance(one, OwnModules))]
-        importlib.invalidate_caches()
         return undo
 
     def _present(self) -> dict[str, ModuleType]:
@@ -139,7 +142,7 @@ class OwnModules(OwnFinder):
         told = getattr(module, "__dict__", {})
         try:
             folders = [*(told.get("__path__") or ())]
-        except KeyError:  # its package has failed while it was imported
+        except (AttributeError, KeyError):  # its package is not there, perhaps because its import failed
             return True
         if folders:  # of a package without `__init__.py`
             return all(self._belongs(name, Path(one).resolve()) for one in folders)

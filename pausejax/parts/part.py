@@ -250,7 +250,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class _Surrounded:
-    """Function that is called in some surroundings. With equal fields it is equal, so programs are equal."""
+    """Function that is called in a context. Two with equal fields are equal, so that programs are kept."""
 
     __wrapped__: Callable[..., Any]
     """The function. Python reads the signature from it."""
@@ -263,4 +263,6 @@ class _Surrounded:
 
 def _is_function(field: Any) -> bool:
     """Returns whether a field is only called. A module of flax can be called too, but must remain one."""
-    return callable(field) and not any(kind.__module__.startswith("flax.") for kind in type(field).__mro__)
+    return callable(field) and not any(
+        str(kind.__module__).startswith("flax.") for kind in type(field).__mro__
+    )

@@ -1,4 +1,4 @@
-"""Puts the modules of entries of `use` in place, and lets the threads that need others wait."""
+"""Swaps the modules of an entry of `use` into `sys.modules`. Threads that need other modules wait."""
 
 import contextlib
 import dataclasses
@@ -20,14 +20,14 @@ class Modules(Protocol):
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Lets other threads wait within the `with` block that need modules of entries in place."""
+    """Keeps other threads from putting modules in place within the `with` block."""
     with visit(None):
         yield
 
 
 @contextlib.contextmanager
 def lending() -> Iterator[None]:
-    """Lets other threads put their modules in place within the `with` block, if this thread has put its own.
+    """Lets other threads replace modules within the `with` block that only this thread needs now.
 
     A file of `use` may play a study with another file. XLA calls the functions of that study in other
     threads, and this one waits for them.
@@ -36,28 +36,28 @@ def lending() -> Iterator[None]:
     with _CHANGED:
         stay = next((stay for stay in _STAYS[-1:] if thread in stay.visits.values()), None)
         if stay:
-            stay.lent += 1
+            stay.lent.append(thread)
             _CHANGED.notify_all()
     try:
         yield
     finally:
         if stay:
             with _CHANGED:
-                stay.lent -= 1
+                stay.lent.remove(thread)
                 _CHANGED.wait_for(lambda: _STAYS[-1] is stay)
 
 
 @dataclasses.dataclass
 class _Stay:
-    """Modules that are in place until the threads that need them have left."""
+    """Time in which some modules are in place. It ends with the last `with` block that needs them."""
 
     own: Modules | None
-    """Those of an entry; None for those that were there before, which one thread needs."""
+    """The modules of an entry. None: those that were in place before, kept for one thread."""
     undo: Callable[[], None]
     visits: dict[object, int]
     """The thread of each `with` block that needs them."""
-    lent: int = 0
-    """How often `lending` has been entered, and not left."""
+    lent: list[int]
+    """The threads within `lending`."""
 
 
 # The last one is in place; those before it are in place again when it ends.
@@ -78,7 +78,7 @@ def visit(own: Modules | None) -> Iterator[None]:
     finally:
         try:
             _leave(this)
-        except KeyboardInterrupt:
+        except BaseException:
             _leave(this)  # the interrupt may have come before the first call did anything
             raise
 
@@ -90,13 +90,16 @@ def _enter(own: Modules | None, visit: object) -> None:
         return bool(_STAYS and own and _STAYS[-1].own is own)
 
     def allowed() -> bool:
-        return not _STAYS or shared() or bool(_STAYS[-1].lent) or thread in _STAYS[-1].visits.values()
+        if not _STAYS or shared() or thread in _STAYS[-1].visits.values():
+            return True
+        # A thread that needs the session's modules must not find those of an entry.
+        return own is not None and {*_STAYS[-1].visits.values()} <= {*_STAYS[-1].lent}
 
     with _CHANGED:
         _CHANGED.wait_for(allowed)
         with _uninterrupted():
             if not shared():
-                _STAYS.append(_Stay(own, own.put() if own else lambda: None, {}))
+                _STAYS.append(_Stay(own, own.put() if own else lambda: None, {}, []))
             if own:
                 own.lead()
             _STAYS[-1].visits[visit] = thread
@@ -106,9 +109,11 @@ def _leave(visit: object) -> None:
     with _uninterrupted(), _CHANGED:
         for stay in _STAYS:
             stay.visits.pop(visit, None)
-        while _STAYS and not _STAYS[-1].visits:
-            _STAYS.pop().undo()
-        _CHANGED.notify_all()
+        try:
+            while _STAYS and not _STAYS[-1].visits:
+                _STAYS.pop().undo()
+        finally:
+            _CHANGED.notify_all()
 
 
 @contextlib.contextmanager
@@ -124,5 +129,5 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if held and callable(before):
-            before(*held[0])
+        if held:
+            signal.raise_signal(signal.SIGINT)

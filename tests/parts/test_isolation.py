@@ -215,6 +215,33 @@ def test_functions_import_modules_as_they_were_whatever_became_of_the_files(tmp_
         assert late() == 7
 
 
+def test_a_library_that_the_session_imports_later_may_have_the_name_of_a_helper(tmp_path, monkeypatch):
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "named_alike.py").write_text("BEGIN = 7\n")
+    (tmp_path / "named_alike.py").write_text("BEGIN = 2\n")
+    monkeypatch.syspath_prepend(str(library))
+    more = "import named_alike\ndef late():\n    import named_alike\n    return named_alike.BEGIN\n"
+    spec = write(tmp_path, more=more)
+    late = kinds.load(spec).parts.get("policy", "first_ones").function.__globals__["late"]
+    of_session = importlib.import_module("named_alike")
+    with kinds.load(spec).parts.get("policy", "first_ones").surroundings():
+        assert sys.modules["named_alike"].BEGIN == 2
+    assert late() == 2 and sys.modules.pop("named_alike") is of_session
+
+
+def test_a_module_that_a_function_imports_later_is_no_change(tmp_path):
+    (tmp_path / "later_folder").mkdir()
+    (tmp_path / "later_folder" / "fast.py").write_text("BEGIN = 2\n")
+    more = "def late():\n    from later_folder.fast import BEGIN\n    return BEGIN\n"
+    more += f"with open({str(tmp_path / 'executed')!r}, 'a') as file:\n    file.write('x')"
+    spec = write(tmp_path, more=more)
+    for _ in range(3):
+        late = kinds.load(spec).parts.get("policy", "first_ones").function.__globals__["late"]
+        assert late() == 2
+    assert (tmp_path / "executed").read_text() == "x"
+
+
 def test_the_order_of_files_counts(tmp_path):
     """Two files may import one helper that registers a part, and change it."""
     for name in ("one", "two"):
