@@ -63,8 +63,8 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-class _Loaded(NamedTuple):
-    """An executed entry of `use`."""
+class _Entry(NamedTuple):
+    """Entry of `use` that has been executed."""
 
     layer: Layer
     own: OwnModules
@@ -82,7 +82,7 @@ class _Loaded(NamedTuple):
 
 # Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
 # compiled programs.
-_LOADED: dict[tuple[str, ...], _Loaded] = {}
+_LOADED: dict[tuple[str, ...], _Entry] = {}
 
 # The content of each compiled module when a study first read it.
 _COMPILED: dict[Path, bytes] = {}
@@ -93,20 +93,20 @@ def _load_one(entry: str, folder: str) -> Layer:
     base, module, path = _find(entry, Path(folder))
     base = base.resolve()
     key = (entry, str(path), *sys.path)
-    if key in _LOADED and _LOADED[key].is_current(base, module):
-        return _LOADED[key].layer
+    before = _LOADED.get(key)
+    if before and before.is_current(base, module):
+        return before.layer
     with collecting() as collected:
         own, reached, beside = _execute(entry, base, module)
     source = _source_of(entry, base, module, own, reached)
-    if (
-        key in _LOADED and source == _LOADED[key].layer.sources[0]
-    ):  # only files that it does not import were added or removed
-        _LOADED[key] = _LOADED[key]._replace(reached=reached, beside=beside)
-        return _LOADED[key].layer
+    if before and source == before.layer.sources[0]:
+        # Only files that it does not import were added or removed.
+        _LOADED[key] = before._replace(reached=reached, beside=beside)
+        return before.layer
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[key] = _Loaded(layer, own, reached, beside)
+    _LOADED[key] = _Entry(layer, own, reached, beside)
     return layer
 
 

@@ -241,16 +241,19 @@ class Part:
             return self.surrounded(self.function(*inputs, **arguments, **made))
 
     def surrounded(self, made: Any) -> Any:
-        """Returns `made`; if it is a tuple, its functions are called in the part's surroundings too."""
+        """Returns `made`. If it is a tuple, its functions will be called in the part's surroundings."""
         if not isinstance(made, tuple) or self.surroundings is contextlib.nullcontext:
             return made
-        fields = [_Surrounded(one, self.surroundings) if _is_function(one) else one for one in made]
+        fields = [_FunctionInContext(one, self.surroundings) if _is_function(one) else one for one in made]
         return getattr(type(made), "_make", tuple)(fields)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Surrounded:
-    """Function that is called in a context. Two with equal fields are equal, so that programs are kept."""
+class _FunctionInContext:
+    """Function that is called in a context.
+
+    Two are equal if function and context are equal. So compiled programs are used again.
+    """
 
     __wrapped__: Callable[..., Any]
     """The function. Python reads the signature from it."""

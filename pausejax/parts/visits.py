@@ -12,10 +12,10 @@ class Modules(Protocol):
     """Modules of an entry of `use`."""
 
     def put(self) -> Callable[[], None]:
-        """Puts them in the place of those that are there. Returns the function that undoes it."""
+        """Puts these modules into `sys.modules`. Returns the function that restores the others."""
 
     def lead(self) -> None:
-        """Makes their finder the first one again."""
+        """Moves their finder to the front of `sys.meta_path`."""
 
 
 @contextlib.contextmanager
@@ -60,16 +60,19 @@ class _Stay:
     """The threads within `lending`."""
 
 
-# The last one is in place; those before it are in place again when it ends.
+# A stack: only the modules of the last one are in place.
 _STAYS: list[_Stay] = []
 _CHANGED = threading.Condition()
 
 
 @contextlib.contextmanager
 def visit(own: Modules | None) -> Iterator[None]:
-    """Keeps modules in place within the `with` block: those of an entry, or with None those that are there.
+    """Keeps modules in `sys.modules` within the `with` block.
 
     Threads that need the same modules share them. Threads that need others wait.
+
+    Args:
+      own: the modules of an entry; None for those that are there already.
     """
     this = object()
     try:
