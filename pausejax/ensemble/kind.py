@@ -11,6 +11,7 @@ from pausejax.data.host import DataCache
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
 from pausejax.ensemble.loop import advance, start
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
+from pausejax.ensemble.simulate import reads_too_many_rows
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
@@ -28,7 +29,7 @@ def check(say: Say, study: Study) -> None:
     if study.rounds % study.eval_every:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
     num_clients = max(values_of(study, "num_clients"))
-    if study.rounds * num_clients >= 2**31:
+    if reads_too_many_rows(study.rounds, num_clients):
         say("rounds", study.rounds, f"times {num_clients} clients must be < 2^31")
     budget, uplink = (min(values_of(study, name)) for name in ("budget", "uplink"))
     if budget < 1:

@@ -38,6 +38,11 @@ def one_pass(num_rows: int, num_clients: int = NUM_CLIENTS) -> int:
     return -(-num_rows // num_clients)
 
 
+def reads_too_many_rows(rounds: int, num_clients: int) -> bool:
+    """Returns whether a run reads 2^31 rows or more of the data stream, which int32 can't count."""
+    return rounds * num_clients >= 2**31
+
+
 def simulate(
     pool: Pool,
     policy: str,
@@ -92,7 +97,7 @@ def simulate(
         raise ValueError(
             f"record_every: must be >= 1 and divide rounds = {rounds}, which must be >= 1, not {record_every}"
         )
-    if rounds * num_clients >= 2**31:
+    if reads_too_many_rows(rounds, num_clients):
         raise ValueError(f"rounds: {rounds} rounds times {num_clients} clients must be < 2^31")
     runs = check_runs(runs, num_models)
     # `Runs` has no values for a policy's own parameters.
