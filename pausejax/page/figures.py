@@ -9,7 +9,7 @@ import numpy as np
 from pausejax.analysis.quantities import format_number
 from pausejax.page.tables import Table
 from pausejax.plotting import encodings, vega
-from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
+from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends
 
 MOST_BYTES = 500_000
 """Approximate limit on the size in bytes of the numbers of all lines of a page, in JSON."""
@@ -33,6 +33,8 @@ class Key(NamedTuple):
     dash: str
     """Value of the SVG attribute `stroke-dasharray`."""
     mark: str
+    shape: str
+    """Shape of points, an SVG path from -1 to 1."""
 
 
 class Figure(NamedTuple):
@@ -59,7 +61,8 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     """Returns the charts of a page, the specifications of their panels, and the legend entries of buttons.
 
     A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
-    usually in one chart only, so its label has no button.
+    usually in one chart only, so its label has no button. Most buttons show lines, so that points also have a
+    legend at their chart.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)
@@ -73,7 +76,8 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
         legend = [
             key
             for label, key in keys[name].items()
-            if label not in shared and len(keys[name]) >= chart.least_named
+            if (label not in shared or (key.mark == "point" and len(charts) > 1))
+            and len(keys[name]) >= chart.least_named
         ]
         tables, more = numbers(chart)
         low, high = color_ends(chart)
@@ -188,11 +192,12 @@ def _keys(chart: ChartData) -> dict[str, Key]:
     """Returns the legend entry of each label of a chart. If a label has lines and points, the entry shows the
     line."""
     found: dict[str, Key] = {}
-    for one in (one for panel in chart.panels for one in panel.series if one.label and not one.tinted):
+    for one in (one for panel in chart.panels for one in panel.series if one.label):
         joined = one.mark in ("line", "step")
         if one.label not in found or (joined and found[one.label].mark != "line"):
-            dash = " ".join(f"{1.5 * length:g}" for length in look(one.style).dash)
-            found[one.label] = Key(one.label, encodings.ink(one.style), dash, "line" if joined else one.mark)
+            dash = " ".join(f"{length:g}" for length in encodings.dash(one))
+            mark = "line" if joined else one.mark
+            found[one.label] = Key(one.label, encodings.ink(one), dash, mark, encodings.shape_of(one))
     return found
 
 

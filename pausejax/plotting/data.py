@@ -15,6 +15,24 @@ Scale = Literal["linear", "log", "symlog"]
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 DASHES = ((), (5, 2), (1, 1.2), (6, 1.5, 1, 1.5), (2.5, 1), (8, 1.5, 1, 1.2, 1, 1.5), (2, 3))
 """Lengths of dashes and gaps. Seven patterns and eight colours give 56 different lines."""
+SHAPES = {
+    "o": "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0Z",
+    "s": "M-0.8,-0.8H0.8V0.8H-0.8Z",
+    "D": "M0,-1L1,0L0,1L-1,0Z",
+    "^": "M0,-1L1,0.8H-1Z",
+    "v": "M0,1L1,-0.8H-1Z",
+    "P": "M-0.3,-1L0.3,-1 0.3,-0.3 1,-0.3 1,0.3 0.3,0.3 0.3,1 -0.3,1 -0.3,0.3 -1,0.3 -1,-0.3 -0.3,-0.3Z",
+    "*": "M0,-1L0.3,-0.4 0.9,-0.3 0.4,0.1 0.6,0.8 0,0.5 -0.6,0.8 -0.4,0.1 -0.9,-0.3 -0.3,-0.4Z",
+    "X": "M.5,-.9L.9,-.5 .5,0 .9,.5 .5,.9 0,.5 -.5,.9 -.9,.5 -.5,0 -.9,-.5 -.5,-.9 0,-.5Z",
+    "<": "M-1,0L0.8,-1V1Z",
+    ">": "M1,0L-0.8,-1V1Z",
+    "p": "M0,-1L0.9,-0.3 0.6,0.8 -0.6,0.8 -0.9,-0.3Z",
+    "d": "M0,-1L0.55,0L0,1L-0.55,0Z",
+    "h": "M0,-1L0.9,-0.5 0.9,0.5 0,1 -0.9,0.5 -0.9,-0.5Z",
+    "H": "M1,0L0.5,0.9 -0.5,0.9 -1,0 -0.5,-0.9 0.5,-0.9Z",
+    "8": "M0.9,0.4L0.4,0.9 -0.4,0.9 -0.9,0.4 -0.9,-0.4 -0.4,-0.9 0.4,-0.9 0.9,-0.4Z",
+}
+"""Shapes of points as SVG paths from -1 to 1, by matplotlib's markers. They give 120 different points."""
 GREY = "#888888"
 """The colour of bounds, fits and fronts, which are not lines of a study."""
 # Largest number of bytes of a label in a file name. File systems allow 255 bytes for the whole name.
@@ -127,18 +145,20 @@ class Sweep:
 
 
 class Look(NamedTuple):
-    """Colour, dashes and line width of a series."""
+    """Colour, dashes and line width of a series, and matplotlib's marker for its points."""
 
     color: str
     dash: tuple[float, ...]
     width: float
+    marker: str
 
 
 def look(style: int) -> Look:
     """Returns the look of a series with this `style`, for every renderer."""
     if style < 0:
-        return Look(GREY, (1, 1.5), 0.8)
-    return Look(PALETTE[style % len(PALETTE)], DASHES[style % len(DASHES)], 1.2)
+        return Look(GREY, (1, 1.5), 0.8, "o")
+    marker = [*SHAPES][style % len(SHAPES)]
+    return Look(PALETTE[style % len(PALETTE)], DASHES[style % len(DASHES)], 1.2, marker)
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:

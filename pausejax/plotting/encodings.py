@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, isolated, look
+from pausejax.plotting.data import GREY, SHAPES, Axis, ChartData, Panel, Scale, Series, isolated, look
 
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -154,10 +154,23 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
     return {"condition": {"test": "isValid(datum.shade)", **condition}, "value": GREY}
 
 
-def ink(style: int) -> str:
-    """Returns the colour of a series with this style. Black becomes the text's colour, which depends on light
-    or dark mode."""
-    return "currentColor" if look(style).color == "#000000" else look(style).color
+def ink(one: Series) -> str:
+    """Returns the colour of a series in a legend: grey if the colours of its points show values.
+
+    Black becomes the text's colour, which depends on light or dark mode.
+    """
+    color = GREY if one.tinted else look(one.style).color
+    return "currentColor" if color == "#000000" else color
+
+
+def dash(one: Series) -> list[float]:
+    """Returns the lengths of dashes and gaps of a series' line."""
+    return [1.5 * length for length in look(one.style).dash] or [1, 0]
+
+
+def shape_of(one: Series) -> str:
+    """Returns the shape of a series' points, an SVG path from -1 to 1."""
+    return SHAPES[look(one.style).marker]
 
 
 def tip(field: str, title: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plai
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column and of both columns of a two-column paper, in inches."""
-_MARKERS = "osD^vP*X<>pdhH8"
 _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000
@@ -209,7 +208,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         return
     if one.low is not None and one.high is not None:
         axes.vlines(one.x, one.low, one.high, color=kind.color, linewidth=0.7)
-    marker = {"cross": "x", "ring": "o"}.get(one.mark, _MARKERS[max(one.style, 0) % len(_MARKERS)])
+    marker = {"cross": "x", "ring": "o"}.get(one.mark, kind.marker)
     points: Any = {"marker": marker, "s": 9, "color": kind.color, "linewidth": 0.6}
     if one.mark == "ring":
         points |= {"s": 22, "facecolor": "none", "edgecolor": "black", "zorder": 4}

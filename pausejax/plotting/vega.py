@@ -7,6 +7,7 @@ of tooltips are part of expressions, because Vega-Lite writes titles into expres
 
 import json
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from pausejax.plotting.encodings import (
     NOTEBOOK,
     SCHEMA,
     channel,
+    dash,
     ends_of,
     ink,
     numbers,
     shade,
+    shape_of,
     ticks,
     tip,
 )
@@ -131,7 +134,10 @@ class _Writer:
         rows = [self._row(f"s{i}", one) for i, one in enumerate(panel.series)]
         hidden = [{"filter": "indexof(hidden, datum.series) < 0"}] if self.page else []
         steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._texts()]
-        return {"params": params, "data": {"values": rows}, "transform": steps, "layer": layers}
+        # Each kind of mark has a legend of its own, with its own symbols.
+        apart = {"scale": dict.fromkeys(("color", "strokeDash", "strokeWidth", "shape"), "independent")}
+        table = {"data": {"values": rows}, "transform": steps}
+        return {"params": params, **table, "layer": layers, "resolve": apart}
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
         """Returns the row of a series. A line is thinned; a column that the series lacks is an empty list."""
@@ -141,7 +147,7 @@ class _Writer:
         lone = isolated(one.y[some]) if one.mark in _JOINED else np.zeros(0, bool)
         found["isolated"] = lone.astype(int).tolist() if lone.any() else []
         name = [one.names[place] for place in some] if one.names else []
-        known = {"ink": ink(one.style)} if self.page else {}
+        known = {"ink": ink(one)} if self.page else {}
         return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
 
     def _places(self, **fields: str) -> dict[str, Any]:
@@ -189,45 +195,57 @@ class _Writer:
         # Rings come last, so that they are drawn over the points.
         kinds = sorted(dict.fromkeys(map(_kind, series)), key=lambda kind: kind.endswith("ring"))
         bands = {_kind(one) for one in series if one.low is not None}
-        color, dash = (self._scale([of(one.style) for one in series]) for of in (ink, _dash))
-        width = {**self._scale([1.3 * look(one.style).width for one in series]), "legend": None}
         layers: list[dict[str, Any]] = []
-        between = self._places(y="low") | {"y2": {"field": "high"}, "color": color}
+        color = {kind: self._scale(ink, kind) for kind in kinds}
+        ends = self._places(y="low") | {"y2": {"field": "high"}}
+        between = {kind: {**ends, "color": color[kind]} for kind in bands}
         for kind in (kind for kind in _JOINED if kind in bands):
-            layers.append(_layer(kind, {"type": "area", "opacity": 0.2, **_JOINED[kind]}, between))
+            layers.append(_layer(kind, {"type": "area", "opacity": 0.2, **_JOINED[kind]}, between[kind]))
         for kind in (kind for kind in _JOINED if kind in kinds):
-            how = {"color": color, "strokeDash": dash, "strokeWidth": width}
-            layers.append(_layer(kind, {"type": "line", **_JOINED[kind]}, self._places() | how))
+            width = self._scale(lambda one: 1.3 * look(one.style).width, kind)
+            looks = {"strokeWidth": width, **self._looks(kind, color=ink, strokeDash=dash)}
+            layers.append(_layer(kind, {"type": "line", **_JOINED[kind]}, self._places() | looks))
             if any(isolated(one.y).any() for one in series if _kind(one) == kind):
-                dots = [({"type": "point", "filled": True, "size": 20}, self._places() | {"color": color})]
-                dots += [({"type": "rule"}, between)] if kind in bands else []
-                layers += [
-                    _layer(kind, {**dot, "clip": True}, where, "datum.isolated") for dot, where in dots
-                ]
+                dot = {"type": "point", "filled": True, "size": 20}
+                dots = [(dot, {**self._places(), "color": color[kind]})]
+                dots += [({"type": "rule"}, between[kind])] if kind in bands else []
+                layers += [_layer(kind, {**one, "clip": True}, at, "datum.isolated") for one, at in dots]
             if not self.page:
                 near = {"type": "point", "opacity": 0, "size": 60, "clip": True}
                 layers.append(_layer(kind, near, {**self._places(), "tooltip": tooltip}))
         for kind in (kind for kind in kinds if kind not in _JOINED):
             if kind in bands:
-                layers.append(_layer(kind, {"type": "rule", "clip": True}, between))
-            tinted = kind.startswith("tinted")
-            by = shade(self.chart.color, list(color_ends(self.chart)), self.legend) if tinted else color
-            shape = {"type": "point", "size": 34, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
-            paint = {"fill" if tinted else "color": by}
-            layers.append(_layer(kind, shape, {**self._places(), **paint, "tooltip": tooltip}))
+                layers.append(_layer(kind, {"type": "rule", "clip": True}, between[kind]))
+            point = {"type": "point", "size": 48, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
+            looks = self._looks(kind, **({"shape": shape_of} if kind.endswith("point") else {}))
+            if kind.startswith("tinted"):
+                looks["fill"] = shade(self.chart.color, list(color_ends(self.chart)), self.legend)
+            else:
+                looks |= self._looks(kind, color=ink)
+            layers.append(_layer(kind, point, {**self._places(), **looks, "tooltip": tooltip}))
         return layers or [{"mark": "point", "encoding": self._places()}]
 
-    def _scale(self, values: list[Any]) -> dict[str, Any]:
-        """Returns an encoding that gives the i-th series the i-th of `values`; the legend has each label
-        once."""
-        first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
-        legend: dict[str, Any] = {"title": None, "values": [*first.values()][::-1]}
-        legend |= {"labelExpr": f"{self.names}[datum.value]", "symbolOpacity": 1, "labelLimit": 200}
-        if any(one.mark in _JOINED for one in self.panel.series):
+    def _scale(self, of: Callable[[Series], Any], kind: str) -> dict[str, Any]:
+        """Returns an encoding that gives each series of a kind its value of `of`."""
+        known = {f"s{i}": of(one) for i, one in enumerate(self.panel.series) if _kind(one) == kind}
+        scale = {"domain": [*known], "range": [*known.values()]}
+        return {"field": "key", "type": "nominal", "scale": scale, "legend": None}
+
+    def _looks(self, kind: str, **looks: Callable[[Series], Any]) -> dict[str, Any]:
+        """Returns encodings of a kind of series by channel, with a legend that has each label once."""
+        series = [(f"s{i}", one) for i, one in enumerate(self.panel.series) if one.label]
+        joined = {one.label for _, one in series if one.mark in _JOINED and kind not in _JOINED}
+        first = {one.label: key for key, one in reversed(series) if _kind(one) == kind}
+        keys = [key for label, key in first.items() if label not in joined][::-1]
+        legend: dict[str, Any] = {"title": None, "values": keys, "symbolOpacity": 1, "labelLimit": 200}
+        legend["labelExpr"] = f"{self.names}[datum.value]"
+        if kind in _JOINED:
             legend |= {"symbolType": "stroke", "symbolStrokeWidth": 2}
-        scale = {"domain": [f"s{i}" for i in range(len(values))], "range": values}
-        shown = legend if not self.page and self.chart.least_named <= len(first) <= _MOST_ABREAST else None
-        return {"field": "key", "type": "nominal", "scale": scale, "legend": shown}
+        elif kind.startswith("tinted"):
+            legend |= {"symbolFillColor": GREY, "symbolStrokeWidth": 0}
+        few = self.chart.least_named <= len({one.label for _, one in series}) <= _MOST_ABREAST
+        shown = legend if keys and few and not self.page else None
+        return {channel: self._scale(of, kind) | {"legend": shown} for channel, of in looks.items()}
 
     def _levels(self) -> list[dict[str, Any]]:
         data = {"values": [{"text": text, "at": numbers(at)[0]} for text, at in self.panel.levels]}
@@ -273,10 +291,6 @@ def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any], *also: str
 def _kind(one: Series) -> str:
     """Returns the mark of a series, with "tinted " before it if its colours show values."""
     return f"tinted {one.mark}" if one.tinted else one.mark
-
-
-def _dash(style: int) -> list[float]:
-    return [1.5 * length for length in look(style).dash] or [1, 0]
 
 
 def _titled(panel: Panel) -> dict[str, Any]:

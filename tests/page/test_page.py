@@ -17,7 +17,7 @@ from pausejax.commands import main as cli
 from pausejax.page import figures as figures_of
 from pausejax.page import tables
 from pausejax.plotting import vega
-from pausejax.plotting.data import Axis, ChartData, Panel
+from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Series
 from pausejax.results import labels
 
 from ..plotting.every_kind import HOSTILE as LABELS
@@ -223,6 +223,18 @@ def test_thousands_of_runs_make_a_page_that_can_be_sent():
         "most of the diverged runs are counted"
     )
     assert tables.runs(result) is None
+
+
+def test_points_have_a_legend_of_shapes_beside_the_buttons_of_lines():
+    x = np.arange(3.0)
+    lines = Panel(Axis("x"), Axis("y"), tuple(Series(f"policy {i}", x, x, style=i) for i in range(9)))
+    points = [Series(f"policy {i}", x, x, mark="point", color=x, style=i) for i in range(9)]
+    cloud = Panel(Axis("x"), Axis("y"), tuple(points))
+    charts = {"a": ChartData("a", "", (lines,)), "b": ChartData("b", "", (cloud,), color=Axis("ζ"))}
+    (curves, cloud), _, buttons = figures_of.figures(charts)
+    assert [key.mark for key in buttons] == ["line"] * 9 and not curves.legend
+    assert [key.label for key in cloud.legend] == [f"policy {i}" for i in range(9)]
+    assert len({key.shape for key in cloud.legend}) == 9 and {key.color for key in cloud.legend} == {GREY}
 
 
 def test_a_logarithmic_colour_scale_is_called_so():

@@ -96,11 +96,31 @@ def test_a_band_belongs_to_its_line_where_labels_and_colours_come_again():
     area, line, *_ = document["layer"]
     assert area["mark"]["type"] == "area" and line["mark"]["type"] == "line"
     assert (
-        area["encoding"]["color"] == line["encoding"]["color"] and line["encoding"]["color"]["field"] == "key"
+        area["encoding"]["color"]["scale"] == line["encoding"]["color"]["scale"]
+        and line["encoding"]["color"]["field"] == "key"
     )
     scale = line["encoding"]["color"]["scale"]
     assert scale["domain"] == [row["key"] for row in rows]
     assert scale["range"] == [c.replace("#000000", "currentColor") for c in PALETTE * 2]
+
+
+@pytest.mark.parametrize("tinted", [False, True])
+def test_points_of_many_policies_differ_and_the_legend_tells_them_apart(tinted):
+    """Colours come again after eight policies, and may show a metric instead of the policy."""
+    x = np.arange(3.0)
+    shown = {"color": x} if tinted else {}
+    points = [Series(f"policy {i}", x, x + i, mark="point", style=i, **shown) for i in range(15)]
+    front = Series("front", x, x, mark="step", style=-1)
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (*points, front)),), color=Axis("ζ"))
+    document = vega.spec(chart, chart.panels[0])
+    (encoding,) = [one["encoding"] for one in document["layer"] if "shape" in one["encoding"]]
+    shapes = encoding["shape"]["scale"]
+    assert shapes["domain"] == [f"s{i}" for i in range(15)] and len({*shapes["range"]}) == 15
+    found = [one for one in walk(compiled(document)) if isinstance(one, dict)]
+    legends = [legend for one in found for legend in one.get("legends", []) if "values" in legend]
+    front_line, cloud = sorted(legends, key=lambda legend: len(legend["values"]))
+    assert front_line["values"] == ["s15"] and front_line["symbolType"] == "stroke"
+    assert cloud["values"] == shapes["domain"] and "shape" in cloud and ("fill" in cloud) != tinted
 
 
 def test_panels_with_equal_axes_share_their_ends():
