@@ -89,15 +89,15 @@ _COMPILED: dict[Path, bytes] = {}
 
 
 @alone()
-def _load_one(entry: str, folder: str) -> Layer:
+def _load_one(entry: str, folder: str, folders: Sequence[str] = ()) -> Layer:
     base, module, path = _find(entry, Path(folder))
     base = base.resolve()
-    key = (entry, str(path), *sys.path)
+    key = (entry, str(path), *sys.path, *folders)
     before = _LOADED.get(key)
     if before and before.is_current(base, module):
         return before.layer
     with collecting() as collected:
-        own, reached, beside = _execute(entry, base, module)
+        own, reached, beside = _execute(entry, base, module, folders)
     source = _source_of(entry, base, module, own, reached)
     if before and source == before.layer.sources[0]:
         # Only files that it does not import were added or removed.
@@ -128,7 +128,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 
 def _execute(
-    entry: str, base: Path, module: str
+    entry: str, base: Path, module: str, folders: Sequence[str]
 ) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[Path]]]:
     """Imports a module with modules of its own. Returns these, and what `_reached` and `_beside` find then.
 
@@ -139,7 +139,7 @@ def _execute(
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
     _refuse_taken(entry, base, module, reached)
-    own = OwnModules(base, functools.partial(_belongs, base, module), reached)
+    own = OwnModules(base, functools.partial(_belongs, base, module), reached, folders)
     with own.in_place():
         try:
             importlib.import_module(module)
@@ -259,7 +259,8 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     layers = []
     for source in sources:
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
-        found = _load_one(entry, str(written(source)))
+        # The file may add a folder to `sys.path` that it finds by its own place, which is another one here.
+        found = _load_one(entry, str(written(source)), source.folders)
         for name in unlike(source, found.sources[0]):
             raise PartError(f"use: {source.entry}: the module {name} has another content on this machine")
         layers.append(Layer(registered_parts(), [source]))

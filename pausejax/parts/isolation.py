@@ -24,17 +24,24 @@ class OwnModules(OwnFinder):
     import of the session changes what the entry's functions compute.
     """
 
-    def __init__(self, base: Path, belongs: Callable[[str, Path], bool], names: Iterable[str]) -> None:
+    def __init__(
+        self,
+        base: Path,
+        belongs: Callable[[str, Path], bool],
+        names: Iterable[str],
+        folders: Iterable[str] = (),
+    ) -> None:
         """Begins without modules.
 
         Args:
           base: the folder that Python searches first.
           belongs: function from a dotted name and a file to whether this module is one of the user's.
           names: names of such modules; more are found while files are executed.
+          folders: further folders, which Python searches last.
         """
         self._belongs = belongs
         self._names = {*names}
-        self._path = [str(base), *sys.path]
+        self._path = [str(base), *sys.path, *folders]
         self._modules: dict[str, ModuleType] = {}
         # By name and file. A link that leads to a library now is expected to do so later.
         self._known: dict[tuple[str, str], bool] = {}

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pickle
 import py_compile
 import subprocess
 import sys
@@ -645,6 +646,23 @@ def test_a_plan_travels_with_its_files(tmp_path):
     )
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == [*plan.identities, "3", "4"]
+
+
+def test_a_copy_finds_the_folders_that_a_file_adds_relative_to_its_own_place(tmp_path):
+    """Workers execute a copy in another folder. Modules in folders that the file adds are not copied."""
+    (tmp_path / "shared" / "added_lab").mkdir(parents=True)
+    (tmp_path / "shared" / "added_common.py").write_text("BEGIN = 1\n")
+    (tmp_path / "shared" / "added_lab" / "__init__.py").touch()
+    (tmp_path / "shared" / "added_lab" / "speeds.py").write_text("BEGIN = 2\n")
+    more = "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'shared'))\n"
+    more += "import added_common\nfrom added_lab import speeds\nBEGIN = added_common.BEGIN + speeds.BEGIN"
+    layer = kinds.load(write(tmp_path / "study", "BEGIN", more=more)).parts
+    assert set(layer.sources[0].files) == {"mine.py"}
+    copy = pickle.loads(cloudpickle.dumps(layer))
+    assert start_of(copy) == start_of(layer) == 3 and copy.sources == layer.sources
+    (tmp_path / "shared" / "added_common.py").write_text("BEGIN = 5\n")
+    with pytest.raises(parts.PartError, match="the module added_common has another content on this machine"):
+        pickle.loads(cloudpickle.dumps(layer))
 
 
 def test_a_notebooks_cell_may_be_run_again():
