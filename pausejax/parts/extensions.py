@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import file_of_module, imported, places_of
 from pausejax.parts.isolation import OwnModules, file_of
-from pausejax.parts.origin import in_package, is_of_user, of_others, place_of
+from pausejax.parts.origin import NEEDED, in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, unlike, written
@@ -171,6 +171,7 @@ def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Ma
             wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
             raise PartError(f"use: {entry}: {wrong}")
     own.places.update(modules)
+    own.complete = True
     contents = {path: own.contents[path] for path in modules.values()}
     # A link counts as a file too, because it decides which file is imported.
     places |= {path: path for path in contents}
@@ -223,6 +224,11 @@ def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Pat
     Raises:
       PartError: a file has such a name.
     """
+    libraries = ((name, place) for name in sorted(NEEDED) for place in places_of(base / name))
+    for name, path in filter(lambda found: found[1].is_file(), libraries):
+        if file_of(sys.modules.get(name)) != str(path):  # else the user develops this library
+            wrong = f"pausejax imports a library named {name}, and would find this file. Rename the file"
+            raise PartError(f"use: {entry}: {path.relative_to(base)}: {wrong}")
     for name, path in reached.items():
         other = file_of(sys.modules.get(name))
         of_python = name in sys.builtin_module_names or (name == module and name in sys.stdlib_module_names)

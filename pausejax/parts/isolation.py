@@ -5,15 +5,20 @@ import contextlib
 import copy
 import functools
 import importlib
+import pickle
+import random
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pausejax.parts.imports import OwnFinder, spec_of
+from pausejax.parts.part import PartError
 from pausejax.parts.visits import visit
 
 
@@ -49,6 +54,8 @@ class OwnModules(OwnFinder):
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
         """What is executed for each file, also if it is imported later."""
+        self.complete = False
+        """Whether `contents` has all files. Then no function may import another one."""
 
     @property
     def files(self) -> dict[str, Path]:
@@ -62,9 +69,29 @@ class OwnModules(OwnFinder):
         packages = {name.rpartition(".")[0] for name in self._modules} - self._modules.keys()
         return sorted(packages & sys.modules.keys())
 
-    def in_place(self) -> contextlib.AbstractContextManager[None]:
-        """Puts these modules and their search path in the place of the session's within the `with` block."""
-        return visit(self)
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Puts these modules and their search path in the place of the session's within the `with` block.
+
+        Raises:
+          PartError: a function has drawn from a random generator that a module holds.
+        """
+        before = self._generators() if self.complete else {}
+        with visit(self):
+            yield
+        for name in [name for name, state in self._generators().items() if before.get(name, state) != state]:
+            wrong = "a function has drawn from this generator, so its numbers depend on earlier calls"
+            raise PartError(f"{name}: {wrong}. Make the generator within the function")
+
+    def _generators(self) -> dict[str, bytes]:
+        """Returns the states of the random generators that the modules hold, by file and name."""
+        kinds = (np.random.Generator, np.random.RandomState, random.Random)
+        return {
+            f"{file_of(module)}: {name}": pickle.dumps(value)
+            for module in self._modules.copy().values()
+            for name, value in attributes_of(module).copy().items()
+            if issubclass(type(value), kinds)
+        }
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
@@ -74,9 +101,14 @@ class OwnModules(OwnFinder):
             loader = SourceFileLoader(name, str(place))
             within = [str(place.parent)] if place.name == "__init__.py" else None
             found = spec_from_file_location(name, place, loader=loader, submodule_search_locations=within)
-        if found is None or not isinstance(found.loader, SourceFileLoader):
+        if found is None or not (path := getattr(found.loader, "path", "")):
             return None
-        if not self._belongs(name, Path(found.loader.path).resolve()):
+        if not self._belongs(name, file := Path(path).resolve()):
+            return None
+        if self.complete and file not in self.contents:
+            wrong = "a function imports this module, which was not found when the study was read"
+            raise PartError(f"{file}: {wrong}. Import it at the head of a file")
+        if not isinstance(found.loader, SourceFileLoader):  # a compiled module
             return None
         found.loader = _own_loader(found.loader, self)
         self._names.add(name)
@@ -106,7 +138,7 @@ class OwnModules(OwnFinder):
         with contextlib.suppress(ImportError, KeyError):
             full = resolve_name("." * level + name, scope["__package__"]) if level else name
             module = self._modules[full]
-            if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            if getattr(attributes_of(module).get("__spec__"), "_initializing", False):
                 return None
             if names:
                 return module if all(hasattr(module, one) for one in names) else None
@@ -146,7 +178,7 @@ class OwnModules(OwnFinder):
             if (name, file) not in self._known:
                 self._known[name, file] = self._belongs(name, Path(file).resolve())
             return self._known[name, file]
-        told = getattr(module, "__dict__", {})
+        told = attributes_of(module)
         try:
             folders = [*(told.get("__path__") or ())]
         except (AttributeError, KeyError):  # its package is not there, perhaps because its import failed
@@ -202,9 +234,16 @@ def _own_loader(loader: SourceFileLoader, own: OwnModules) -> _OwnLoader:
 
 def file_of(module: ModuleType | None) -> str:
     """Returns the file of a module; "" if it has none."""
-    # `getattr` would execute the function `__getattr__` of a module.
-    file = getattr(module, "__dict__", {}).get("__file__")
+    file = attributes_of(module).get("__file__")
     return file if isinstance(file, str) else ""
+
+
+def attributes_of(module: ModuleType | None) -> dict[str, Any]:
+    """Returns the attributes of a module without executing it: `getattr` would execute a lazy one."""
+    try:
+        return object.__getattribute__(module, "__dict__")
+    except AttributeError:  # an object without attributes that a module has put in its place
+        return {}
 
 
 def _exchange(old: dict[str, ModuleType], new: dict[str, ModuleType]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.parts import extensions, isolation, registered_parts, visits
+from pausejax.parts import PartError, extensions, isolation, registered_parts, visits
 from pausejax.study.spec import SpecError
 
 from .test_extensions import forget, identities, start_of, write
@@ -399,6 +399,88 @@ def test_modules_in_archives_are_refused(tmp_path, monkeypatch):
         SpecError, match=r"mine\.py: the module packed_speeds is in an archive: .*packed\.zip"
     ):
         kinds.load(spec)
+
+
+LATE = {
+    "the package adds a folder": {"lab_late/__init__.py": "__path__.append(__path__[0] + '/more')\n"},
+    "the function adds a folder": {"lab_late/__init__.py": ""},
+    "computed": {"lab_late/__init__.py": ""},
+    "compiled": {"lab_late/__init__.py": ""},
+}
+
+
+@pytest.mark.parametrize("way", LATE)
+def test_a_module_that_only_a_function_finds_is_refused(tmp_path, way):
+    """The identity would not cover it, and the session would go on with its old content."""
+    code = {
+        "the package adds a folder": "from lab_late import fast",
+        "the function adds a folder": f"sys.path.append({str(tmp_path / 'lab_late/more')!r}); import fast",
+        "computed": "importlib.import_module('.'.join(('lab_late', 'more', 'fast')))",
+        "compiled": "import xxlimited",
+    }[way]
+    for file, text in (LATE[way] | {"lab_late/more/fast.py": "BEGIN = 2\n"}).items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    if way == "compiled":
+        found = importlib.util.find_spec("xxlimited")
+        if found is None or not found.has_location:
+            pytest.skip("Python has no module xxlimited")
+        shutil.copy(found.origin, tmp_path)
+    spec = write(tmp_path, more=f"import importlib, sys, lab_late\ndef late():\n    {code}\n")
+    part, wrong = kinds.load(spec).parts.get("policy", "first_ones"), "a function imports this module, which"
+    with pytest.raises(PartError, match=rf"(fast|xxlimited)\..*: {wrong}"), part.surroundings():
+        part.function.__globals__["late"]()
+    assert not {"fast", "lab_late", "xxlimited"} & sys.modules.keys()
+
+
+@pytest.mark.parametrize("kind", ["numpy.random.default_rng", "numpy.random.RandomState", "random.Random"])
+def test_functions_must_not_draw_from_a_generator_of_the_module(tmp_path, kind):
+    """It would go on where the last study ended, and a resumed study would begin anew."""
+    one = "RNG.gauss(0, 1)" if kind == "random.Random" else "RNG.normal()"
+    more = f"import numpy, random\nRNG = {kind}(3)\nFACTOR = 1 + 0 * {one}\n"
+    for _ in range(2):
+        assert latency_of(tmp_path, more=more, code="factor = FACTOR") == 1
+        assert latency_of(tmp_path, more=more, code="factor = 2 + 0 * random.Random(3).random()") == 2
+    with pytest.raises(SpecError, match=r"law\.py: RNG: a function has drawn from this generator"):
+        latency_of(tmp_path, more=more, code=f"factor = 1 + 0 * {one}")
+
+
+@pytest.mark.parametrize("file", ["ray.py", "wandb/__init__.py"])
+def test_a_helper_with_the_name_of_a_library_that_this_package_may_import_is_refused(tmp_path, file):
+    """Whether or not the library is imported or installed: this package would import the helper."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("BEGIN = 2\n")
+    name = file.partition("/")[0].removesuffix(".py")
+    with pytest.raises(SpecError, match=rf"mine\.py: {file}: pausejax imports a library named {name},"):
+        kinds.load(write(tmp_path))
+
+
+def test_lazy_modules_are_not_executed(tmp_path, monkeypatch):
+    """Neither those of the session nor those of a file, as Python's documentation makes them."""
+    recipe = """
+import importlib.util, sys
+def lazy(name):
+    spec = importlib.util.find_spec(name)
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+    (tmp_path / "lazy_session.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    exec(f"{recipe}lazy('lazy_session')", {})
+    (tmp_path / "lazy_one.py").write_text("from lazy_two import BEGIN\n")
+    spec = write(
+        tmp_path / "study", more=f"{recipe}one = lazy('lazy_one')\ndef late():\n    return one.BEGIN"
+    )
+    for begin in (1, 2):
+        (tmp_path / "lazy_two.py").write_text(f"BEGIN = {begin}\n")
+        layer = kinds.load(spec).parts
+        assert layer.get("policy", "first_ones").function.__globals__["late"]() == begin
+        assert layer.sources[0].digests.keys() == {"lazy_one", "lazy_two"}
+    lazy = sys.modules.pop("lazy_session")
+    with pytest.raises(ZeroDivisionError):
+        _ = lazy.BEGIN
 
 
 def test_a_compiled_module_that_has_changed_is_refused(tmp_path, monkeypatch):
