@@ -165,7 +165,7 @@ class _Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
-            self._add_all(_attributes(function, "_"), name)
+            self._add_all(_attributes(function, "__"), name)
             for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
             for key in sorted(set(globals_of(code)) & function.__globals__.keys()):
@@ -193,7 +193,9 @@ class _Content:
             import jax
 
             found = np.asarray(jax.random.key_data(array))
-        self._put("array", array.dtype, found.shape)
+        # JAX computes with a weakly typed array in the type of the other operand.
+        weak = ["weak"] if getattr(array, "weak_type", False) else []
+        self._put("array", array.dtype, found.shape, *weak)
         if found.dtype.kind == "O":
             self.add(found.ravel().tolist(), name)
         else:

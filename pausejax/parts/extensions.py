@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import file_of_module, imported, places_of
+from pausejax.parts.imports import computes_names, file_of_module, imported, places_of
 from pausejax.parts.isolation import OwnModules, file_of
-from pausejax.parts.origin import NEEDED, in_package, is_of_user, of_others, place_of
+from pausejax.parts.origin import NEEDED, in_package, is_of_user, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, unlike, written
@@ -70,14 +70,14 @@ class _Entry(NamedTuple):
     own: OwnModules
     reached: Mapping[str, Path]
     """The modules that its files import, as `_reached` finds them."""
-    beside: Mapping[Path, set[Path]]
-    """The modules in the folders from which it could import by computed names, as `_beside` finds them."""
 
     def is_current(self, base: Path, module: str) -> bool:
-        """Returns whether the entry would be the same if it were executed now."""
+        """Returns whether the entry would surely be the same if it were executed now."""
+        if any(computes_names(self.own.contents[file]) for file in self.reached.values()):
+            return False
         with self.own.in_place():  # the file may have extended `sys.path`
             same = _reached(base, module, self.reached) == self.reached
-        return same and _beside(self.beside) == self.beside and self.layer.sources[0].is_current(base)
+        return same and self.layer.sources[0].is_current(base)
 
 
 # Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
@@ -97,16 +97,14 @@ def _load_one(entry: str, folder: str, folders: Sequence[str] = ()) -> Layer:
     if before and before.is_current(base, module):
         return before.layer
     with collecting() as collected:
-        own, reached, beside = _execute(entry, base, module, folders)
+        own, reached = _execute(entry, base, module, folders)
     source = _source_of(entry, base, module, own, reached)
     if before and source == before.layer.sources[0]:
-        # Only files that it does not import were added or removed.
-        _LOADED[key] = before._replace(reached=reached, beside=beside)
         return before.layer
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[key] = _Entry(layer, own, reached, beside)
+    _LOADED[key] = _Entry(layer, own, reached)
     return layer
 
 
@@ -129,8 +127,8 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(
     entry: str, base: Path, module: str, folders: Sequence[str]
-) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[Path]]]:
-    """Imports a module with modules of its own. Returns these, and what `_reached` and `_beside` find then.
+) -> tuple[OwnModules, Mapping[str, Path]]:
+    """Imports a module with modules of its own. Returns these, and what `_reached` finds then.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -149,13 +147,11 @@ def _execute(
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
         reached = _reached(base, module, own.files)
-        on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
-        beside = _beside(on_path | {path.parent for path in own.files.values()})
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
         )
-    return own, reached, beside
+    return own, reached
 
 
 def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
@@ -202,14 +198,6 @@ def _reached(base: Path, module: str, more: Iterable[str] = ()) -> dict[str, Pat
       more: names of further modules. The file imports them, perhaps by names that it computes.
     """
     return imported(base, (module, *more), functools.partial(_belongs, base, module))
-
-
-def _beside(folders: Iterable[Path]) -> dict[Path, set[Path]]:
-    """Returns the modules in some folders.
-
-    An entry may list the files of a folder, or import a module only if its file exists.
-    """
-    return {folder: {*folder.glob("*.py"), *folder.glob("*/__init__.py")} for folder in folders}
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:

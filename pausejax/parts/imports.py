@@ -1,6 +1,7 @@
 """Finds the modules that a module imports, in the text of their files."""
 
 import ast
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -125,6 +126,35 @@ def _names(path: Path, module: str) -> Iterator[str]:
             texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
             names = (text for text in texts if isinstance(text, str) and text.isidentifier())
             yield from (f"{module}.{text}" for text in names)
+
+
+_COMPUTING = frozenset(
+    ("__import__", "exec_module", "find_spec", "import_module", "iter_modules", "walk_packages")
+)
+"""Functions of Python that import, find or list modules whose names a file may compute."""
+
+
+@functools.lru_cache(1024)
+def computes_names(content: bytes) -> bool:
+    """Returns whether a file may import modules by computed names, such as all modules of a folder."""
+    try:
+        nodes = [*ast.walk(ast.parse(content))]
+    except (SyntaxError, ValueError):  # such as a compiled module
+        return False
+    for node in nodes:
+        name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", "")))
+        is_read = name == "__all__" and isinstance(getattr(node, "ctx", None), ast.Load)
+        lists = "__all__" in map(ast.unparse, _targets(node))
+        if name in _COMPUTING or is_read or (lists and not _is_literal(getattr(node, "value", None))):
+            return True
+    return False
+
+
+def _is_literal(value: Any) -> bool:
+    with contextlib.suppress(ValueError, TypeError):
+        ast.literal_eval(value)
+        return True
+    return False
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

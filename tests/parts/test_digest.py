@@ -74,6 +74,8 @@ CHANGES = {
         "C[C.index[0]] + C.sum()",
     ),
     "an attribute of a function": ("def C(x):\n    return x * C.at\nC.at = {v}", "C(2)"),
+    "a private attribute of a function": ("def C(x):\n    return x * C._at\nC._at = {v}", "C(2)"),
+    "a weak type": ("C = jnp.asarray(1.1, *([jnp.float32] if {v} == 1 else []))", "2.0 * C.weak_type"),
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
     "a default of a table": ("C = collections.defaultdict(lambda: {v})", "C.default_factory()"),
     "a table of one's own": ("class B(dict):\n    def at(self):\n        return {v}\nC = B()", "C.at()"),

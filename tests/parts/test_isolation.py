@@ -103,6 +103,29 @@ except ImportError:
     assert start_of(kinds.load(spec).parts) == 2
 
 
+@pytest.mark.parametrize("way", ["listed", "optional"])
+def test_a_module_in_a_new_folder_is_noticed(tmp_path, way):
+    loop = {
+        "listed": "for name in sorted(one.parent.name for one in HERE.glob('new_plugins/*/law.py')):",
+        "optional": "for name in ('first', 'second'):",
+    }[way]
+    more = f"""
+import contextlib, importlib, pathlib
+HERE, BEGIN = pathlib.Path(__file__).parent, 0
+{loop}
+    with contextlib.suppress(ImportError):
+        BEGIN += importlib.import_module(f"new_plugins.{{name}}.law").BEGIN
+"""
+    spec, found = write(tmp_path, "BEGIN", more=more), []
+    for name, begin in (("first", 1), ("second", 2)):
+        (tmp_path / "new_plugins" / name).mkdir(parents=True)
+        (tmp_path / "new_plugins" / name / "law.py").write_text(f"BEGIN = {begin}\n")
+        layer = kinds.load(spec).parts
+        assert kinds.load(spec).parts.sources[0] is layer.sources[0]
+        found.append(start_of(layer))
+    assert found == [1, 3]
+
+
 @pytest.fixture
 def interruptible():
     """Python's own handler of Ctrl-C. A shell starts jobs in the background with this signal ignored."""
