@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import computes_names, file_of_module, imported, places_of
 from pausejax.parts.isolation import OwnModules, file_of
-from pausejax.parts.origin import NEEDED, in_package, is_of_user, place_of
+from pausejax.parts.origin import NEEDED, in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 from pausejax.parts.source import Source, unlike, written
@@ -212,9 +212,10 @@ def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Pat
     Raises:
       PartError: a file has such a name.
     """
-    libraries = ((name, place) for name in sorted(NEEDED) for place in places_of(base / name))
-    for name, path in filter(lambda found: found[1].is_file(), libraries):
-        if file_of(sys.modules.get(name)) != str(path):  # else the user develops this library
+    libraries = [(name, place) for name in sorted(NEEDED) for place in places_of(base / name)]
+    for name, path in libraries:
+        developed = file_of(sys.modules.get(name)) == str(path)
+        if path.is_file() and not (developed or of_others(path.resolve())):
             wrong = f"pausejax imports a library named {name}, and would find this file. Rename the file"
             raise PartError(f"use: {entry}: {path.relative_to(base)}: {wrong}")
     for name, path in reached.items():

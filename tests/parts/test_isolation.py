@@ -478,6 +478,15 @@ def test_a_helper_with_the_name_of_a_library_that_this_package_may_import_is_ref
         kinds.load(write(tmp_path))
 
 
+def test_a_module_of_use_may_be_installed_beside_libraries(tmp_path, monkeypatch):
+    library = tmp_path / "site-packages"
+    write(library, file="installed_parts.py")
+    (library / "ray.py").touch()
+    monkeypatch.syspath_prepend(str(library))
+    layer = kinds.load(write(tmp_path / "study", use='["installed_parts"]')).parts
+    assert layer.sources[0].files.keys() == {"installed_parts.py"}
+
+
 def test_lazy_modules_are_not_executed(tmp_path, monkeypatch):
     """Neither those of the session nor those of a file, as Python's documentation makes them."""
     recipe = """
