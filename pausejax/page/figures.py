@@ -9,7 +9,7 @@ import numpy as np
 from pausejax.analysis.quantities import format_number
 from pausejax.page.tables import Table
 from pausejax.plotting import encodings, vega
-from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends
+from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, Series, Sweep, color_ends
 
 MOST_BYTES = 500_000
 """Approximate limit on the size in bytes of the numbers of all lines of a page, in JSON."""
@@ -61,24 +61,24 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     """Returns the charts of a page, the specifications of their panels, and the legend entries of buttons.
 
     A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
-    usually in one chart only, so its label has no button. Most buttons show lines, so that points also have a
-    legend at their chart.
+    usually in one chart only, so its label has no button. If a button looks otherwise than the chart's series,
+    such as a line for points, the chart has a legend.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)
     shared = {label for label, often in count.items() if often > 1 or len(charts) == 1}
+    buttons: dict[str, Key] = {}
+    for key in (key for own in keys.values() for label, key in own.items() if label in shared):
+        if key.label not in buttons or _rank(key) > _rank(buttons[key.label]):
+            buttons[key.label] = key
     specs: list[dict[str, Any]] = []
     found = []
     most = _points(charts)
     for name, chart in charts.items():
         panels = [(len(specs) + i, panel.title, panel.note) for i, panel in enumerate(chart.panels)]
         specs += [_spec(chart, panel, most) for panel in chart.panels]
-        legend = [
-            key
-            for label, key in keys[name].items()
-            if (label not in shared or (key.mark == "point" and len(charts) > 1))
-            and len(keys[name]) >= chart.least_named
-        ]
+        legend = [key for key in keys[name].values() if buttons.get(key.label) != key]
+        legend *= len(keys[name]) >= chart.least_named
         tables, more = numbers(chart)
         low, high = color_ends(chart)
         log = ", log scale" if chart.color and chart.color.scale == "log" and low > 0 else ""
@@ -88,13 +88,12 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
         scales = [(letter, getattr(chart.panels[0], letter).scale == "log") for letter in free]
         head = (name, title_of(name), chart.caption, chart.columns)
         found.append(Figure(*head, panels, legend, colors, scales, tables, more))
-    buttons: dict[str, Key] = {}
-    for label, key in (
-        (label, key) for own in keys.values() for label, key in own.items() if label in shared
-    ):
-        if label not in buttons or key.mark == "line":
-            buttons[label] = key
     return found, specs, list(buttons.values())
+
+
+def _rank(key: Key) -> tuple[bool, bool]:
+    """Returns a larger rank for a better button: a line, then points in the policy's own colour."""
+    return key.mark == "line", key.color != GREY
 
 
 def title_of(name: str) -> str:
@@ -195,9 +194,9 @@ def _keys(chart: ChartData) -> dict[str, Key]:
     for one in (one for panel in chart.panels for one in panel.series if one.label):
         joined = one.mark in ("line", "step")
         if one.label not in found or (joined and found[one.label].mark != "line"):
-            dash = " ".join(f"{length:g}" for length in encodings.dash(one))
+            dash = " ".join(f"{length:g}" for length in encodings.dashes_of(one))
             mark = "line" if joined else one.mark
-            found[one.label] = Key(one.label, encodings.ink(one), dash, mark, encodings.shape_of(one))
+            found[one.label] = Key(one.label, encodings.color_of(one), dash, mark, encodings.shape_of(one))
     return found
 
 

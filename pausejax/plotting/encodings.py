@@ -154,8 +154,8 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
     return {"condition": {"test": "isValid(datum.shade)", **condition}, "value": GREY}
 
 
-def ink(one: Series) -> str:
-    """Returns the colour of a series in a legend: grey if the colours of its points show values.
+def color_of(one: Series) -> str:
+    """Returns the colour of a series, or grey if its points have the colours of the chart's scale.
 
     Black becomes the text's colour, which depends on light or dark mode.
     """
@@ -163,9 +163,9 @@ def ink(one: Series) -> str:
     return "currentColor" if color == "#000000" else color
 
 
-def dash(one: Series) -> list[float]:
-    """Returns the lengths of dashes and gaps of a series' line."""
-    return [1.5 * length for length in look(one.style).dash] or [1, 0]
+def dashes_of(one: Series) -> list[float]:
+    """Returns the lengths of dashes and gaps of a series' line; [] for a solid line."""
+    return [1.5 * length for length in look(one.style).dash]
 
 
 def shape_of(one: Series) -> str:

@@ -18,9 +18,9 @@ from pausejax.plotting.encodings import (
     NOTEBOOK,
     SCHEMA,
     channel,
-    dash,
+    color_of,
+    dashes_of,
     ends_of,
-    ink,
     numbers,
     shade,
     shape_of,
@@ -77,7 +77,6 @@ def combined(chart: ChartData) -> dict[str, Any]:
         written = _Writer(chart, panel, place=place).written()
         params += written.pop("params")
         parts.append({"width": NOTEBOOK, "height": _HEIGHT, **_titled(panel), **written})
-    alone: dict[str, Any] = dict.fromkeys(("color", "fill", "stroke", "strokeDash"), "independent")
     return {
         "$schema": SCHEMA,
         "description": chart.caption,
@@ -85,7 +84,7 @@ def combined(chart: ChartData) -> dict[str, Any]:
         "params": params,
         "columns": chart.columns,
         "concat": parts,
-        "resolve": {"scale": alone, "legend": alone},
+        "resolve": {"scale": {"fill": "independent"}},
     }
 
 
@@ -128,16 +127,15 @@ class _Writer:
         # The first layer has the zoom, because the marks of this layer lie below all other marks.
         bound = {"translate": True, "zoom": "wheel![event.shiftKey]"}
         select = {"type": "interval", **({"translate": False, "zoom": False} if self.page else bound)}
-        layers[0]["params"] = [
-            {"name": self.zoom, "select": select, **({} if self.page else {"bind": "scales"})}
-        ]
+        bind = {} if self.page else {"bind": "scales"}
+        layers[0]["params"] = [{"name": self.zoom, "select": select, **bind}]
         rows = [self._row(f"s{i}", one) for i, one in enumerate(panel.series)]
         hidden = [{"filter": "indexof(hidden, datum.series) < 0"}] if self.page else []
         steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._texts()]
-        # Each kind of mark has a legend of its own, with its own symbols.
-        apart = {"scale": dict.fromkeys(("color", "strokeDash", "strokeWidth", "shape"), "independent")}
-        table = {"data": {"values": rows}, "transform": steps}
-        return {"params": params, **table, "layer": layers, "resolve": apart}
+        # In a legend of all kinds of marks, points would have the symbols of lines.
+        own = {"scale": dict.fromkeys(("color", "strokeDash", "strokeWidth", "shape"), "independent")}
+        data = {"values": rows}
+        return {"params": params, "data": data, "transform": steps, "layer": layers, "resolve": own}
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
         """Returns the row of a series. A line is thinned; a column that the series lacks is an empty list."""
@@ -147,7 +145,7 @@ class _Writer:
         lone = isolated(one.y[some]) if one.mark in _JOINED else np.zeros(0, bool)
         found["isolated"] = lone.astype(int).tolist() if lone.any() else []
         name = [one.names[place] for place in some] if one.names else []
-        known = {"ink": ink(one)} if self.page else {}
+        known = {"ink": color_of(one)} if self.page else {}
         return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
 
     def _places(self, **fields: str) -> dict[str, Any]:
@@ -196,14 +194,15 @@ class _Writer:
         kinds = sorted(dict.fromkeys(map(_kind, series)), key=lambda kind: kind.endswith("ring"))
         bands = {_kind(one) for one in series if one.low is not None}
         layers: list[dict[str, Any]] = []
-        color = {kind: self._scale(ink, kind) for kind in kinds}
+        color = {kind: self._scale(color_of, kind) for kind in kinds}
         ends = self._places(y="low") | {"y2": {"field": "high"}}
         between = {kind: {**ends, "color": color[kind]} for kind in bands}
         for kind in (kind for kind in _JOINED if kind in bands):
             layers.append(_layer(kind, {"type": "area", "opacity": 0.2, **_JOINED[kind]}, between[kind]))
         for kind in (kind for kind in _JOINED if kind in kinds):
             width = self._scale(lambda one: 1.3 * look(one.style).width, kind)
-            looks = {"strokeWidth": width, **self._looks(kind, color=ink, strokeDash=dash)}
+            dash = {"strokeDash": lambda one: dashes_of(one) or [1, 0]}  # Vega needs a value for each line
+            looks = {"strokeWidth": width, **self._looks(kind, color=color_of, **dash)}
             layers.append(_layer(kind, {"type": "line", **_JOINED[kind]}, self._places() | looks))
             if any(isolated(one.y).any() for one in series if _kind(one) == kind):
                 dot = {"type": "point", "filled": True, "size": 20}
@@ -216,22 +215,23 @@ class _Writer:
         for kind in (kind for kind in kinds if kind not in _JOINED):
             if kind in bands:
                 layers.append(_layer(kind, {"type": "rule", "clip": True}, between[kind]))
-            point = {"type": "point", "size": 48, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
-            looks = self._looks(kind, **({"shape": shape_of} if kind.endswith("point") else {}))
-            if kind.startswith("tinted"):
+            tinted = kind == "tinted point"
+            point = {"type": "point", "size": 48, "clip": True, **_POINTS["point" if tinted else kind]}
+            drawn = {"shape": shape_of} if kind.endswith("point") else {}
+            looks = self._looks(kind, **drawn, **({} if tinted else {"color": color_of}))
+            if tinted:
                 looks["fill"] = shade(self.chart.color, list(color_ends(self.chart)), self.legend)
-            else:
-                looks |= self._looks(kind, color=ink)
             layers.append(_layer(kind, point, {**self._places(), **looks, "tooltip": tooltip}))
         return layers or [{"mark": "point", "encoding": self._places()}]
 
-    def _scale(self, of: Callable[[Series], Any], kind: str) -> dict[str, Any]:
-        """Returns an encoding that gives each series of a kind its value of `of`."""
-        known = {f"s{i}": of(one) for i, one in enumerate(self.panel.series) if _kind(one) == kind}
-        scale = {"domain": [*known], "range": [*known.values()]}
+    def _scale(self, value_of: Callable[[Series], Any], kind: str) -> dict[str, Any]:
+        """Returns an encoding that gives each series of a kind its `value_of`."""
+        known = {f"s{i}": value_of(one) for i, one in enumerate(self.panel.series) if _kind(one) == kind}
+        # Without this type Vega-Lite would interpolate widths between the first and the last one.
+        scale = {"type": "ordinal", "domain": [*known], "range": [*known.values()]}
         return {"field": "key", "type": "nominal", "scale": scale, "legend": None}
 
-    def _looks(self, kind: str, **looks: Callable[[Series], Any]) -> dict[str, Any]:
+    def _looks(self, kind: str, **values: Callable[[Series], Any]) -> dict[str, Any]:
         """Returns encodings of a kind of series by channel, with a legend that has each label once."""
         series = [(f"s{i}", one) for i, one in enumerate(self.panel.series) if one.label]
         joined = {one.label for _, one in series if one.mark in _JOINED and kind not in _JOINED}
@@ -243,9 +243,9 @@ class _Writer:
             legend |= {"symbolType": "stroke", "symbolStrokeWidth": 2}
         elif kind.startswith("tinted"):
             legend |= {"symbolFillColor": GREY, "symbolStrokeWidth": 0}
-        few = self.chart.least_named <= len({one.label for _, one in series}) <= _MOST_ABREAST
-        shown = legend if keys and few and not self.page else None
-        return {channel: self._scale(of, kind) | {"legend": shown} for channel, of in looks.items()}
+        fits = self.chart.least_named <= len({one.label for _, one in series}) <= _MOST_ABREAST
+        shown = legend if keys and fits and not self.page else None
+        return {name: self._scale(value_of, kind) | {"legend": shown} for name, value_of in values.items()}
 
     def _levels(self) -> list[dict[str, Any]]:
         data = {"values": [{"text": text, "at": numbers(at)[0]} for text, at in self.panel.levels]}

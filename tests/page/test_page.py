@@ -17,7 +17,7 @@ from pausejax.commands import main as cli
 from pausejax.page import figures as figures_of
 from pausejax.page import tables
 from pausejax.plotting import vega
-from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Series
+from pausejax.plotting.data import GREY, PALETTE, Axis, ChartData, Panel, Series
 from pausejax.results import labels
 
 from ..plotting.every_kind import HOSTILE as LABELS
@@ -225,16 +225,28 @@ def test_thousands_of_runs_make_a_page_that_can_be_sent():
     assert tables.runs(result) is None
 
 
-def test_points_have_a_legend_of_shapes_beside_the_buttons_of_lines():
-    x = np.arange(3.0)
-    lines = Panel(Axis("x"), Axis("y"), tuple(Series(f"policy {i}", x, x, style=i) for i in range(9)))
-    points = [Series(f"policy {i}", x, x, mark="point", color=x, style=i) for i in range(9)]
-    cloud = Panel(Axis("x"), Axis("y"), tuple(points))
-    charts = {"a": ChartData("a", "", (lines,)), "b": ChartData("b", "", (cloud,), color=Axis("ζ"))}
-    (curves, cloud), _, buttons = figures_of.figures(charts)
-    assert [key.mark for key in buttons] == ["line"] * 9 and not curves.legend
-    assert [key.label for key in cloud.legend] == [f"policy {i}" for i in range(9)]
-    assert len({key.shape for key in cloud.legend}) == 9 and {key.color for key in cloud.legend} == {GREY}
+def test_series_that_look_otherwise_than_their_buttons_have_a_legend():
+    x, ends = np.arange(3.0), (Axis("x"), Axis("y"))
+    labels = [f"policy {i}" for i in range(9)]
+    lines = [Series(label, x, x, style=i) for i, label in enumerate(labels)]
+    points = [Series(label, x, x, mark="point", style=i) for i, label in enumerate(labels)]
+    tinted = [Series(label, x, x, mark="point", color=x, style=i) for i, label in enumerate(labels)]
+
+    def made(*kinds):
+        panels = [Panel(*ends, tuple(series)) for series in kinds]
+        charts = {str(i): ChartData(str(i), "", (one,), color=Axis("ζ")) for i, one in enumerate(panels)}
+        found, _, buttons = figures_of.figures(charts)
+        assert [key.label for key in buttons] == labels
+        return [figure.legend for figure in found], buttons
+
+    (of_tinted, of_lines), buttons = made(tinted, lines)
+    assert {key.mark for key in buttons} == {"line"} and not of_lines
+    assert buttons[0].dash == "" and [key.label for key in of_tinted] == labels
+    assert len({key.shape for key in of_tinted}) == 9 and {key.color for key in of_tinted} == {GREY}
+    legends, buttons = made(points, points)
+    assert not any(legends) and len({(key.color, key.shape) for key in buttons}) == 9
+    (of_tinted, of_points), buttons = made(tinted, points)
+    assert not of_points and {key.color for key in of_tinted} == {GREY} and buttons[0].color == PALETTE[0]
 
 
 def test_a_logarithmic_colour_scale_is_called_so():

@@ -121,6 +121,9 @@ def test_points_of_many_policies_differ_and_the_legend_tells_them_apart(tinted):
     front_line, cloud = sorted(legends, key=lambda legend: len(legend["values"]))
     assert front_line["values"] == ["s15"] and front_line["symbolType"] == "stroke"
     assert cloud["values"] == shapes["domain"] and "shape" in cloud and ("fill" in cloud) != tinted
+    scales = {one["name"]: one["type"] for whole in found for one in whole.get("scales", [])}
+    widths = {kind for name, kind in scales.items() if name.endswith("strokeWidth")}
+    assert widths == {"ordinal"}  # another scale has no width for a single line
 
 
 def test_panels_with_equal_axes_share_their_ends():
