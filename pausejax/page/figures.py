@@ -61,8 +61,8 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     """Returns the charts of a page, the specifications of their panels, and the legend entries of buttons.
 
     A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
-    usually in one chart only, so its label has no button. If a button looks otherwise than the chart's series,
-    such as a line for points, the chart has a legend.
+    usually in one chart only, so its label has no button. A chart has a legend of the series that look
+    otherwise than their buttons, such as points whose button shows a line.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)

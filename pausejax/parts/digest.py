@@ -194,7 +194,7 @@ class _Content:
 
             found = np.asarray(jax.random.key_data(array))
         # JAX computes with a weakly typed array in the type of the other operand.
-        weak = ["weak"] if getattr(array, "weak_type", False) else []
+        weak = ["weak"] if getattr(array, "weak_type", False) is True else []
         self._put("array", array.dtype, found.shape, *weak)
         if found.dtype.kind == "O":
             self.add(found.ravel().tolist(), name)

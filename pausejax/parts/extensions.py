@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
-from pausejax.parts.imports import computes_names, file_of_module, imported, places_of
+from pausejax.parts.imports import file_of_module, imported, may_compute_names, modules_below, places_of
 from pausejax.parts.isolation import OwnModules, file_of
 from pausejax.parts.origin import NEEDED, in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
@@ -70,14 +70,19 @@ class _Entry(NamedTuple):
     own: OwnModules
     reached: Mapping[str, Path]
     """The modules that its files import, as `_reached` finds them."""
+    below: Mapping[Path, set[str] | None]
+    """The modules below some folders, if the files may compute names of modules; else empty."""
 
-    def is_current(self, base: Path, module: str) -> bool:
-        """Returns whether the entry would surely be the same if it were executed now."""
-        if any(computes_names(self.own.contents[file]) for file in self.reached.values()):
+    def is_current(self, base: Path, module: str, is_copy: bool) -> bool:
+        """Returns whether the entry would be the same if it were executed now."""
+        if not self.layer.sources[0].is_current(base):
+            return False
+        if is_copy:  # no file is added to a copy
+            return True
+        if any(known is None or modules_below(folder) != known for folder, known in self.below.items()):
             return False
         with self.own.in_place():  # the file may have extended `sys.path`
-            same = _reached(base, module, self.reached) == self.reached
-        return same and self.layer.sources[0].is_current(base)
+            return _reached(base, module, self.reached) == self.reached
 
 
 # Loaded entries by entry, file and search path. If the files are unchanged, the layer is used again with its
@@ -89,22 +94,33 @@ _COMPILED: dict[Path, bytes] = {}
 
 
 @alone()
-def _load_one(entry: str, folder: str, folders: Sequence[str] = ()) -> Layer:
+def _load_one(entry: str, folder: str, elsewhere: Mapping[str, Path] | None = None) -> Layer:
+    """Loads an entry of `use`, or returns the layer of the last time if nothing has changed.
+
+    Args:
+      entry: the entry.
+      folder: the folder from which a relative path starts.
+      elsewhere: for a copy from another process: the user's modules in other folders. A folder that the file
+        adds to `sys.path` relative to its own place is missing beside the copy.
+    """
     base, module, path = _find(entry, Path(folder))
     base = base.resolve()
-    key = (entry, str(path), *sys.path, *folders)
+    key = (entry, str(path), *sys.path, *map(str, (elsewhere or {}).values()))
     before = _LOADED.get(key)
-    if before and before.is_current(base, module):
+    if before and before.is_current(base, module, elsewhere is not None):
         return before.layer
     with collecting() as collected:
-        own, reached = _execute(entry, base, module, folders)
+        own, reached = _execute(entry, base, module, elsewhere or {})
     source = _source_of(entry, base, module, own, reached)
+    below = _below_folders(base, own)
     if before and source == before.layer.sources[0]:
+        # It was executed only to learn which modules it imports now.
+        _LOADED[key] = before._replace(reached=reached, below=below)
         return before.layer
     layer = Layer(registered_parts(), [source])
     for part in collected.own():
         layer.add(dataclasses.replace(part, is_of_use=True, surroundings=own.in_place))
-    _LOADED[key] = _Entry(layer, own, reached)
+    _LOADED[key] = _Entry(layer, own, reached, below)
     return layer
 
 
@@ -126,18 +142,18 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 
 def _execute(
-    entry: str, base: Path, module: str, folders: Sequence[str]
+    entry: str, base: Path, module: str, places: Mapping[str, Path]
 ) -> tuple[OwnModules, Mapping[str, Path]]:
     """Imports a module with modules of its own. Returns these, and what `_reached` finds then.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
     """
-    reached = _reached(base, module)
+    reached = _reached(base, module, (), places)
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
     _refuse_taken(entry, base, module, reached)
-    own = OwnModules(base, functools.partial(_belongs, base, module), reached, folders)
+    own = OwnModules(base, functools.partial(_belongs, base, module), reached, places)
     with own.in_place():
         try:
             importlib.import_module(module)
@@ -146,7 +162,7 @@ def _execute(
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
-        reached = _reached(base, module, own.files)
+        reached = _reached(base, module, own.files, places)
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
@@ -156,8 +172,8 @@ def _execute(
 
 def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
     """Returns the content of an entry: of all modules that it has imported or that its functions import."""
-    places = {path: path.resolve() for path in (*own.files.values(), *_links(base, reached))}
-    modules = {**reached, **{name: places[path] for name, path in own.files.items()}}
+    modules = {**reached, **{name: path.resolve() for name, path in own.files.items()}}
+    places = {path: path.resolve() for path in (*own.files.values(), *_links(base, modules))}
     for name, path in modules.items():
         if not path.is_file():
             raise PartError(f"use: {entry}: the module {name} is in an archive: {path}. Unpack it")
@@ -166,8 +182,7 @@ def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Ma
         if path.suffix != ".py" and _COMPILED.setdefault(path, own.contents[path]) != own.contents[path]:
             wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
             raise PartError(f"use: {entry}: {wrong}")
-    own.places.update(modules)
-    own.complete = True
+    own.close(modules)
     contents = {path: own.contents[path] for path in modules.values()}
     # A link counts as a file too, because it decides which file is imported.
     places |= {path: path for path in contents}
@@ -181,23 +196,40 @@ def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Ma
     return Source(entry, module, files, elsewhere, digests)
 
 
-def _links(base: Path, reached: Mapping[str, Path]) -> Iterator[Path]:
+def _links(base: Path, modules: Mapping[str, Path]) -> Iterator[Path]:
     """Yields the paths under which Python finds modules in a folder. Some are links to the modules' files."""
-    for name, path in reached.items():
+    for name, path in modules.items():
         for place in places_of(base.joinpath(*name.split("."))):
             if place.is_file() and place.resolve() == path:
                 yield place
 
 
-def _reached(base: Path, module: str, more: Iterable[str] = ()) -> dict[str, Path]:
+def _reached(
+    base: Path, module: str, more: Iterable[str], places: Mapping[str, Path] | None = None
+) -> dict[str, Path]:
     """Returns the files of a module and of the user's modules that it imports, by the modules' names.
 
     Args:
       base: the folder that Python searches first.
       module: the dotted name of the module.
       more: names of further modules. The file imports them, perhaps by names that it computes.
+      places: files of some modules by name, even if Python would not find them.
     """
-    return imported(base, (module, *more), functools.partial(_belongs, base, module))
+    return imported(base, (module, *more), functools.partial(_belongs, base, module), places or {})
+
+
+def _below_folders(base: Path, own: OwnModules) -> dict[Path, set[str] | None]:
+    """Returns the modules below the folders from which an entry may import by computed names, by folder.
+
+    There are none if none of its files has a word that computes names.
+    """
+    if not any(map(may_compute_names, own.contents.values())):
+        return {}
+    with own.in_place():  # the file may have extended `sys.path`
+        on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
+    return {
+        folder: modules_below(folder) for folder in {base, *on_path, *(file.parent for file in own.contents)}
+    }
 
 
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
@@ -212,12 +244,15 @@ def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Pat
     Raises:
       PartError: a file has such a name.
     """
-    libraries = [(name, place) for name in sorted(NEEDED) for place in places_of(base / name)]
-    for name, path in libraries:
-        developed = file_of(sys.modules.get(name)) == str(path)
-        if path.is_file() and not (developed or of_others(path.resolve())):
-            wrong = f"pausejax imports a library named {name}, and would find this file. Rename the file"
-            raise PartError(f"use: {entry}: {path.relative_to(base)}: {wrong}")
+    for name in sorted(NEEDED):
+        package, single = places_of(base / name)
+        for path in filter(Path.is_file, (package, single)):
+            # A package may be the library itself, because the user develops it. A single file never is.
+            known = file_of(sys.modules.get(name)) if path == package else ""
+            if not (of_others(path.resolve()) or (known and Path(known).resolve() == path.resolve())):
+                where = "" if name == module else f"{path.relative_to(base)}: "
+                wrong = f"pausejax imports a library named {name}, and would find this file. Rename the file"
+                raise PartError(f"use: {entry}: {where}{wrong}")
     for name, path in reached.items():
         other = file_of(sys.modules.get(name))
         of_python = name in sys.builtin_module_names or (name == module and name in sys.stdlib_module_names)
@@ -254,8 +289,7 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     layers = []
     for source in sources:
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
-        # The file may add a folder to `sys.path` that it finds by its own place, which is another one here.
-        found = _load_one(entry, str(written(source)), source.folders)
+        found = _load_one(entry, str(written(source)), source.elsewhere)
         for name in unlike(source, found.sources[0]):
             raise PartError(f"use: {source.entry}: the module {name} has another content on this machine")
         layers.append(Layer(registered_parts(), [source]))

@@ -1,21 +1,33 @@
 """Finds the modules that a module imports, in the text of their files."""
 
 import ast
-import contextlib
 import functools
+import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
+
+_COMPUTES_NAMES = re.compile(
+    rb"\b(importlib|pkgutil|pydoc|runpy|entry_points|EntryPoint|__import__|__all__|exec|eval)\b"
+)
+_MOST_FOLDERS = 5000
+_OF_A_STUDY = frozenset(("labels.npz", "results.zarr", "search.json"))
 
 
 class OwnFinder(MetaPathFinder):
     """Finder of modules as they were when a study began. This file skips it: it looks for modules of now."""
 
 
-def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
+def imported(
+    base: Path,
+    modules: Iterable[str],
+    belongs: Callable[[str, Path], bool],
+    places: Mapping[str, Path],
+) -> dict[str, Path]:
     """Returns the modules that some modules import, directly or through other modules.
 
     Nothing is executed, so earlier imports of the process do not matter. Imports within functions count.
@@ -26,6 +38,7 @@ def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], 
       modules: dotted names of modules, relative to the folder or as Python finds them.
       belongs: function from a dotted name and a file to whether this module counts. Other modules are not
         read.
+      places: files of some modules by name, even if Python would not find them.
 
     Returns:
       The file of each module by its dotted name, including `modules` and the parent packages.
@@ -35,12 +48,33 @@ def imported(base: Path, modules: Iterable[str], belongs: Callable[[str, Path], 
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
-        path = None if name in found else _file(name, folders(name.partition(".")[0]))
+        known = places.get(name) or _file(name, folders(name.partition(".")[0]))
+        path = None if name in found else known
         if path and belongs(name, path.resolve()):
             found[name] = path.resolve()
             left += _names(path, name)
         if parent := name.rpartition(".")[0]:
             left.append(parent)
+    return found
+
+
+def may_compute_names(content: bytes) -> bool:
+    """Returns whether a file may import modules by computed names, such as all modules of a folder."""
+    return bool(_COMPUTES_NAMES.search(content))
+
+
+def modules_below(folder: Path) -> set[str] | None:
+    """Returns the paths of the modules in a folder and below; None if there are too many folders.
+
+    The copies of modules in a study's folder do not count.
+    """
+    found: set[str] = set()
+    for count, (place, folders, files) in enumerate(os.walk(folder, followlinks=True)):
+        if count == _MOST_FOLDERS:
+            return None
+        copies = {"used"} if _OF_A_STUDY.intersection((*folders, *files)) else set()
+        folders[:] = [one for one in folders if one.isidentifier() and one not in {"__pycache__", *copies}]
+        found.update(os.path.join(place, one) for one in files if one.endswith(".py"))
     return found
 
 
@@ -126,35 +160,6 @@ def _names(path: Path, module: str) -> Iterator[str]:
             texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
             names = (text for text in texts if isinstance(text, str) and text.isidentifier())
             yield from (f"{module}.{text}" for text in names)
-
-
-_COMPUTING = frozenset(
-    ("__import__", "exec_module", "find_spec", "import_module", "iter_modules", "walk_packages")
-)
-"""Functions of Python that import, find or list modules whose names a file may compute."""
-
-
-@functools.lru_cache(1024)
-def computes_names(content: bytes) -> bool:
-    """Returns whether a file may import modules by computed names, such as all modules of a folder."""
-    try:
-        nodes = [*ast.walk(ast.parse(content))]
-    except (SyntaxError, ValueError):  # such as a compiled module
-        return False
-    for node in nodes:
-        name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", "")))
-        is_read = name == "__all__" and isinstance(getattr(node, "ctx", None), ast.Load)
-        lists = "__all__" in map(ast.unparse, _targets(node))
-        if name in _COMPUTING or is_read or (lists and not _is_literal(getattr(node, "value", None))):
-            return True
-    return False
-
-
-def _is_literal(value: Any) -> bool:
-    with contextlib.suppress(ValueError, TypeError):
-        ast.literal_eval(value)
-        return True
-    return False
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

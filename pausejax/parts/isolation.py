@@ -8,7 +8,7 @@ import importlib
 import pickle
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name, spec_from_file_location
 from pathlib import Path
@@ -34,7 +34,7 @@ class OwnModules(OwnFinder):
         base: Path,
         belongs: Callable[[str, Path], bool],
         names: Iterable[str],
-        folders: Iterable[str] = (),
+        places: Mapping[str, Path],
     ) -> None:
         """Begins without modules.
 
@@ -42,20 +42,20 @@ class OwnModules(OwnFinder):
           base: the folder that Python searches first.
           belongs: function from a dotted name and a file to whether this module is one of the user's.
           names: names of such modules; more are found while files are executed.
-          folders: further folders, which Python searches last.
+          places: files of some modules by name, even if Python would not find them.
         """
         self._belongs = belongs
         self._names = {*names}
-        self._path = [str(base), *sys.path, *folders]
+        self._path = [str(base), *sys.path]
         self._modules: dict[str, ModuleType] = {}
         # By name and file. A link that leads to a library now is expected to do so later.
         self._known: dict[tuple[str, str], bool] = {}
-        self.places: dict[str, Path] = {}
+        self.places = {**places}
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
         """What is executed for each file, also if it is imported later."""
-        self.complete = False
-        """Whether `contents` has all files. Then no function may import another one."""
+        self._is_loaded = False
+        self._states: dict[str, bytes] = {}
 
     @property
     def files(self) -> dict[str, Path]:
@@ -76,22 +76,30 @@ class OwnModules(OwnFinder):
         Raises:
           PartError: a function has drawn from a random generator that a module holds.
         """
-        before = self._generators() if self.complete else {}
         with visit(self):
             yield
-        for name in [name for name, state in self._generators().items() if before.get(name, state) != state]:
-            wrong = "a function has drawn from this generator, so its numbers depend on earlier calls"
-            raise PartError(f"{name}: {wrong}. Make the generator within the function")
+        for name, state in self._generators().items() if self._is_loaded else ():
+            if self._states.setdefault(name, state) != state:
+                wrong = "a function has changed this random generator, so its numbers depend on earlier calls"
+                raise PartError(f"{name}: {wrong}. Make the generator within the function")
+
+    def close(self, modules: Mapping[str, Path]) -> None:
+        """Ends the loading. From now on, functions may only import modules whose files are in `contents`."""
+        self.places.update(modules)
+        self._states, self._is_loaded = self._generators(), True
+
+    def check(self, file: Path) -> None:
+        """Raises a PartError if a module's file may not be executed any more."""
+        if self._is_loaded and file not in self.contents:
+            wrong = "a function imports this module, but no file names it"
+            raise PartError(f"{file}: {wrong}. Import it at the head of a file")
+
+    def executed(self, module: ModuleType) -> None:
+        """Notes the random generators of a module that has just been executed."""
+        self._states.update(_states_of(module))
 
     def _generators(self) -> dict[str, bytes]:
-        """Returns the states of the random generators that the modules hold, by file and name."""
-        kinds = (np.random.Generator, np.random.RandomState, random.Random)
-        return {
-            f"{file_of(module)}: {name}": pickle.dumps(value)
-            for module in self._modules.copy().values()
-            for name, value in attributes_of(module).copy().items()
-            if issubclass(type(value), kinds)
-        }
+        return {name: one for module in [*self._modules.values()] for name, one in _states_of(module).items()}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Returns the spec of a user's module; None for other modules."""
@@ -101,18 +109,26 @@ class OwnModules(OwnFinder):
             loader = SourceFileLoader(name, str(place))
             within = [str(place.parent)] if place.name == "__init__.py" else None
             found = spec_from_file_location(name, place, loader=loader, submodule_search_locations=within)
-        if found is None or not (path := getattr(found.loader, "path", "")):
+        elif found is None and (folders := self._folders(name)):
+            found = ModuleSpec(name, None, is_package=True)
+            found.submodule_search_locations = folders
+            return found
+        file = getattr(found.loader, "path", "") if found else ""
+        if found is None or not file or not self._belongs(name, Path(file).resolve()):
             return None
-        if not self._belongs(name, file := Path(path).resolve()):
-            return None
-        if self.complete and file not in self.contents:
-            wrong = "a function imports this module, which was not found when the study was read"
-            raise PartError(f"{file}: {wrong}. Import it at the head of a file")
         if not isinstance(found.loader, SourceFileLoader):  # a compiled module
+            self.check(Path(file).resolve())
             return None
         found.loader = _own_loader(found.loader, self)
         self._names.add(name)
         return found
+
+    def _folders(self, package: str) -> list[str]:
+        """Returns the folders of a package without `__init__.py` that `places` knows."""
+        depth = package.count(".") + 1
+        inside = {name: file for name, file in self.places.items() if name.startswith(f"{package}.")}
+        ups = {file: name.count(".") - depth + (file.name == "__init__.py") for name, file in inside.items()}
+        return sorted({str(file.parents[up]) for file, up in ups.items()})
 
     def lead(self) -> None:
         """Puts this finder before those that a file has added, such as a hook that checks types."""
@@ -202,6 +218,11 @@ class _OwnLoader(SourceFileLoader):
         """Raises an OSError: without a source's time, Python ignores bytecode."""
         raise OSError
 
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Raises a PartError if the module may not be executed any more; else lets Python make it."""
+        self.own.check(Path(self.path).resolve())
+        return super().create_module(spec)
+
     def get_data(self, path: str) -> bytes:
         """Returns the content of a file; that of the module's own file is as it was at the first time."""
         if path != self.path:
@@ -217,6 +238,7 @@ class _OwnLoader(SourceFileLoader):
         super().exec_module(module)
         # The module may have added a function to `builtins`.
         found.update({**vars(builtins), "__import__": found["__import__"]})
+        self.own.executed(module)
 
 
 @functools.cache
@@ -238,8 +260,23 @@ def file_of(module: ModuleType | None) -> str:
     return file if isinstance(file, str) else ""
 
 
-def attributes_of(module: ModuleType | None) -> dict[str, Any]:
-    """Returns the attributes of a module without executing it: `getattr` would execute a lazy one."""
+def _states_of(module: ModuleType) -> dict[str, bytes]:
+    """Returns the states of the random generators among a module's global variables, by file and name."""
+    found = {}
+    for name, value in attributes_of(module).copy().items():
+        # `isinstance` would ask a lazy object for its class, and so execute it.
+        if issubclass(type(value), random.Random):
+            # `SystemRandom` has no state of its own. A class of the user can't be pickled here.
+            found[name] = pickle.dumps(random.Random.getstate(value))
+        elif issubclass(type(value), np.random.RandomState):
+            found[name] = pickle.dumps(value.get_state(legacy=False))
+        elif issubclass(type(value), np.random.Generator):
+            found[name] = pickle.dumps(value.bit_generator.state)
+    return {f"{file_of(module)}: {name}": state for name, state in found.items()}
+
+
+def attributes_of(module: object) -> dict[str, Any]:
+    """Returns the attributes of a module. Does not execute a lazy module, as `getattr` would."""
     try:
         return object.__getattribute__(module, "__dict__")
     except AttributeError:  # an object without attributes that a module has put in its place

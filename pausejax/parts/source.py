@@ -30,14 +30,6 @@ class Source:
         """SHA-256 over the names and contents of the files and of the modules in other folders."""
         return _digest({**self.files, **{name: one.encode() for name, one in self.digests.items()}})
 
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Folders in which Python finds the modules of `elsewhere`."""
-        places = (
-            (path, name.count(".") + (path.name == "__init__.py")) for name, path in self.elsewhere.items()
-        )
-        return tuple(dict.fromkeys(str(path.parents[up]) for path, up in places))
-
     def is_current(self, base: Path) -> bool:
         """Returns whether the files in the folder `base`, and the modules elsewhere, are unchanged."""
         files = {name: base / name for name in self.files}

@@ -658,11 +658,52 @@ def test_a_copy_finds_the_folders_that_a_file_adds_relative_to_its_own_place(tmp
     more += "import added_common\nfrom added_lab import speeds\nBEGIN = added_common.BEGIN + speeds.BEGIN"
     layer = kinds.load(write(tmp_path / "study", "BEGIN", more=more)).parts
     assert set(layer.sources[0].files) == {"mine.py"}
-    copy = pickle.loads(cloudpickle.dumps(layer))
-    assert start_of(copy) == start_of(layer) == 3 and copy.sources == layer.sources
+    for _ in range(2):
+        copy = pickle.loads(cloudpickle.dumps(layer))
+        assert start_of(copy) == start_of(layer) == 3 and copy.sources == layer.sources
     (tmp_path / "shared" / "added_common.py").write_text("BEGIN = 5\n")
     with pytest.raises(parts.PartError, match="the module added_common has another content on this machine"):
         pickle.loads(cloudpickle.dumps(layer))
+
+
+@pytest.mark.parametrize("way", ["link", "package without a file", "late", "removed from the path"])
+def test_a_copy_finds_the_modules_of_other_folders_and_no_more(tmp_path, way):
+    shared = tmp_path / "shared"
+    (shared / "other_lab").mkdir(parents=True)
+    for file in ("other_lab/speeds.py", "other_one.py", "other_trap.py"):
+        (shared / file).write_text("BEGIN = 2\n")
+    add = f"import sys\nsys.path.append({str(shared)!r})\n"
+    more = {
+        "link": "from linked_one import BEGIN",
+        "package without a file": f"{add}from other_lab.speeds import BEGIN",
+        "late": f"{add}def late():\n    from other_lab.speeds import BEGIN\n    return BEGIN\nBEGIN = 2",
+        "removed from the path": f"{add}from other_one import BEGIN\nsys.path.pop()\n"
+        "try:\n    from other_trap import BEGIN\nexcept ImportError:\n    pass",
+    }[way]
+    spec = write(tmp_path / "study", "BEGIN", more=more)
+    (tmp_path / "study" / "linked_one.py").symlink_to(shared / "other_one.py")
+    layer = kinds.load(spec).parts
+    copy = pickle.loads(cloudpickle.dumps(layer))
+    assert start_of(copy) == 2 and copy.sources == layer.sources
+    if way == "late":
+        assert copy.get("policy", "first_ones").function.__globals__["late"]() == 2
+
+
+@pytest.mark.parametrize("first", ["the folder", "another folder"])
+def test_a_folder_that_the_file_puts_first_comes_before_its_own(tmp_path, first):
+    for folder, begin in (("study", 1), ("shared", 2), ("last", 3)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twice_named.py").write_text(f"BEGIN = {begin}\n")
+    more = f"import sys\nsys.path.insert(0, {str(tmp_path / 'shared')!r})\nfrom twice_named import BEGIN\n"
+    if first == "another folder":
+        more += f"sys.path.insert(0, {str(tmp_path / 'last')!r})\n"
+    spec = write(tmp_path / "study", "BEGIN", more=more)
+    for begin in (2, 4):
+        (tmp_path / "shared" / "twice_named.py").write_text(f"BEGIN = {begin}\n")
+        for _ in range(2):
+            layer = kinds.load(spec).parts
+            assert start_of(layer) == begin and layer.sources[0].digests.keys() == {"twice_named"}
+            assert start_of(pickle.loads(cloudpickle.dumps(layer))) == begin
 
 
 def test_a_notebooks_cell_may_be_run_again():

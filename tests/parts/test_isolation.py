@@ -103,18 +103,19 @@ except ImportError:
     assert start_of(kinds.load(spec).parts) == 2
 
 
-@pytest.mark.parametrize("way", ["listed", "optional"])
+@pytest.mark.parametrize("way", ["listed", "optional", "executed"])
 def test_a_module_in_a_new_folder_is_noticed(tmp_path, way):
-    loop = {
-        "listed": "for name in sorted(one.parent.name for one in HERE.glob('new_plugins/*/law.py')):",
-        "optional": "for name in ('first', 'second'):",
-    }[way]
+    listed = "for name in sorted(one.parent.name for one in HERE.glob('new_plugins/*/law.py')):"
+    loop = "for name in ('first', 'second'):" if way == "optional" else listed
+    law = 'importlib.import_module(f"new_plugins.{name}.law")'
+    added = f"    with contextlib.suppress(ImportError):\n        BEGIN += {law}.BEGIN"
+    if way == "executed":
+        added = '    exec(f"from new_plugins.{name}.law import BEGIN as added")\n    BEGIN += added'
     more = f"""
 import contextlib, importlib, pathlib
 HERE, BEGIN = pathlib.Path(__file__).parent, 0
 {loop}
-    with contextlib.suppress(ImportError):
-        BEGIN += importlib.import_module(f"new_plugins.{{name}}.law").BEGIN
+{added}
 """
     spec, found = write(tmp_path, "BEGIN", more=more), []
     for name, begin in (("first", 1), ("second", 2)):
@@ -124,6 +125,19 @@ HERE, BEGIN = pathlib.Path(__file__).parent, 0
         assert kinds.load(spec).parts.sources[0] is layer.sources[0]
         found.append(start_of(layer))
     assert found == [1, 3]
+
+
+def test_a_file_that_computes_names_is_not_executed_again_for_nothing(tmp_path):
+    """Some statements can be executed only once in a process, such as registering a class with JAX."""
+    more = "import importlib.util\nHAS_ONE = importlib.util.find_spec('not_installed_anywhere') is not None\n"
+    more += f"with open({str(tmp_path / 'executed')!r}, 'a') as file:\n    file.write('x')"
+    spec = write(tmp_path / "study", more=more)
+    (tmp_path / "study" / "out" / "used").mkdir(parents=True)
+    (tmp_path / "study" / "out" / "labels.npz").touch()
+    for number in range(3):  # a study writes copies of the files
+        assert start_of(kinds.load(spec).parts) == 0
+        (tmp_path / "study" / "out" / "used" / f"copy{number}.py").touch()
+    assert (tmp_path / "executed").read_text() == "x"
 
 
 @pytest.fixture
@@ -434,7 +448,7 @@ LATE = {
 
 @pytest.mark.parametrize("way", LATE)
 def test_a_module_that_only_a_function_finds_is_refused(tmp_path, way):
-    """The identity would not cover it, and the session would go on with its old content."""
+    """The identity would not cover it, and a later study of the session would use its old content."""
     code = {
         "the package adds a folder": "from lab_late import fast",
         "the function adds a folder": f"sys.path.append({str(tmp_path / 'lab_late/more')!r}); import fast",
@@ -450,7 +464,7 @@ def test_a_module_that_only_a_function_finds_is_refused(tmp_path, way):
             pytest.skip("Python has no module xxlimited")
         shutil.copy(found.origin, tmp_path)
     spec = write(tmp_path, more=f"import importlib, sys, lab_late\ndef late():\n    {code}\n")
-    part, wrong = kinds.load(spec).parts.get("policy", "first_ones"), "a function imports this module, which"
+    part, wrong = kinds.load(spec).parts.get("policy", "first_ones"), "a function imports this module, but"
     with pytest.raises(PartError, match=rf"(fast|xxlimited)\..*: {wrong}"), part.surroundings():
         part.function.__globals__["late"]()
     assert not {"fast", "lab_late", "xxlimited"} & sys.modules.keys()
@@ -464,8 +478,34 @@ def test_functions_must_not_draw_from_a_generator_of_the_module(tmp_path, kind):
     for _ in range(2):
         assert latency_of(tmp_path, more=more, code="factor = FACTOR") == 1
         assert latency_of(tmp_path, more=more, code="factor = 2 + 0 * random.Random(3).random()") == 2
-    with pytest.raises(SpecError, match=r"law\.py: RNG: a function has drawn from this generator"):
+    with pytest.raises(SpecError, match=r"law\.py: RNG: a function has changed this random generator"):
         latency_of(tmp_path, more=more, code=f"factor = 1 + 0 * {one}")
+
+
+def test_generators_of_any_class_may_be_at_the_head(tmp_path):
+    """Also those without a state, and those of a class of one's own."""
+    more = "import random\nclass Own(random.Random):\n    pass\nRNG, SYSTEM = Own(3), random.SystemRandom()\n"
+    assert latency_of(tmp_path, more=more, code="factor = 2") == 2
+    with pytest.raises(SpecError, match="RNG: a function has changed this random generator"):
+        latency_of(tmp_path, more=more, code="factor = 2 + 0 * RNG.gauss(0, 1)")
+
+
+def test_functions_must_not_draw_from_a_generator_of_a_module_that_only_they_import(tmp_path):
+    """Neither in the first call nor in later ones."""
+    (tmp_path / "late_generator.py").write_text("import random\nRNG = random.Random(3)\nRNG.gauss(0, 1)\n")
+    more = "def late():\n    from late_generator import RNG\n    return RNG.gauss(0, 1)\n"
+    part = kinds.load(write(tmp_path, more=more)).parts.get("policy", "first_ones")
+    for _ in range(2):
+        with pytest.raises(PartError, match=r"late_generator\.py: RNG: a function"), part.surroundings():
+            part.function.__globals__["late"]()
+
+
+def test_functions_may_ask_for_modules_that_they_do_not_import(tmp_path):
+    (tmp_path / "asked_for.py").touch()
+    more = "import importlib.util\ndef late():\n    return importlib.util.find_spec('asked_' + 'for')\n"
+    part = kinds.load(write(tmp_path, more=more)).parts.get("policy", "first_ones")
+    with part.surroundings():
+        assert part.function.__globals__["late"]().origin == str(tmp_path / "asked_for.py")
 
 
 @pytest.mark.parametrize("file", ["ray.py", "wandb/__init__.py"])
@@ -481,7 +521,8 @@ def test_a_helper_with_the_name_of_a_library_that_this_package_may_import_is_ref
 def test_a_module_of_use_may_be_installed_beside_libraries(tmp_path, monkeypatch):
     library = tmp_path / "site-packages"
     write(library, file="installed_parts.py")
-    (library / "ray.py").touch()
+    (library / "ray").mkdir()
+    (library / "ray" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(library))
     layer = kinds.load(write(tmp_path / "study", use='["installed_parts"]')).parts
     assert layer.sources[0].files.keys() == {"installed_parts.py"}
