@@ -179,11 +179,10 @@ def _check_files(say: Say, study: Study) -> None:
             for factors in study.factors.values():
                 pairs = [(point[key], point[name]) for point in points(factors, (key, name))]
                 lacking = any(part in parts and not file for part, file in pairs)
-                idle = (
-                    not lacking and any(file for _, file in pairs) and not any(p in parts for p, _ in pairs)
-                )
+                given = [file for _, file in pairs if file and file != parameter.default]
+                idle = not lacking and given and not any(part in parts for part, _ in pairs)
                 if lacking or idle:
-                    file = "" if lacking else next(file for _, file in pairs if file)
+                    file = "" if lacking else given[0]
                     wanted = " or ".join(f'"{part}"' for part in sorted(parts))
                     say(
                         f"{parameter.section}.{name}",

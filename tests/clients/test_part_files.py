@@ -136,6 +136,23 @@ def test_a_file_that_is_not_given_is_asked_for(policy, options, message):
         pausejax.simulate(policy, **{**SMALL, **options})
 
 
+def test_the_default_file_of_a_part_that_a_study_does_not_use_is_no_mistake(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "usual.npy", [[1.0]])
+
+    @parts.optimizer
+    def usually_scaled(*, usual_file: pausejax.File = pausejax.File("usual.npy")):  # noqa: B008
+        return optax.scale(usual_file.sum())
+
+    for options in ({}, {"optimizer": "usually_scaled"}):
+        assert kinds.parse({**SMALL, "policy": [{"name": "random"}], **options}, flat=True)
+    write(tmp_path, "other.npy", [[2.0]])
+    with pytest.raises(
+        pausejax.SpecError, match=r"usual_file = .*other\.npy.*: read only with .*Leave it out"
+    ):
+        kinds.parse({**SMALL, "policy": [{"name": "random"}], "usual_file": "other.npy"}, flat=True)
+
+
 def test_an_optimizers_table_that_is_none_is_named_once(tmp_path):
     options = {**SMALL, "optimizer": "scaled", "step_file": write(tmp_path, "s.npy", [[np.nan]])}
     with pytest.raises(pausejax.SpecError, match=r"^training\.step_file = .*: must hold finite numbers"):
