@@ -6,6 +6,7 @@ module from its own folder, the module's content is hashed and sent too. Modules
 are hashed, and not sent.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -37,8 +38,8 @@ class Layer(Parts):
 
     def __reduce__(self) -> Any:
         # A function can't be sent to a process that has not executed its file. So the files are sent.
-        others = tuple(part for part in registered_parts().own() if not in_package(part.file))
-        return _unpack, (self.sources, others)
+        others = [part for part in registered_parts().own() if not in_package(part.file)]
+        return _unpack, (self.sources, [(part, _digest_of(part)) for part in others])
 
 
 def load(entries: Sequence[str], folder: Path) -> Layer:
@@ -110,9 +111,8 @@ def _load_one(entry: str, folder: str, elsewhere: Mapping[str, Path] | None = No
     if before and before.is_current(base, module, elsewhere is not None):
         return before.layer
     with collecting() as collected:
-        own, reached = _execute(entry, base, module, elsewhere or {})
+        own, reached, below = _execute(entry, base, module, elsewhere or {})
     source = _source_of(entry, base, module, own, reached)
-    below = _below_folders(base, own)
     if before and source == before.layer.sources[0]:
         # It was executed only to learn which modules it imports now.
         _LOADED[key] = before._replace(reached=reached, below=below)
@@ -143,8 +143,8 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(
     entry: str, base: Path, module: str, places: Mapping[str, Path]
-) -> tuple[OwnModules, Mapping[str, Path]]:
-    """Imports a module with modules of its own. Returns these, and what `_reached` finds then.
+) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[str] | None]]:
+    """Imports a module with modules of its own. Returns these, and `reached` and `below` of its `_Entry`.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -162,12 +162,18 @@ def _execute(
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
-        reached = _reached(base, module, own.files, places)
+        reached, below = _reached(base, module, own.files, places), {}
+        if any(map(may_compute_names, own.contents.values())):
+            on_path = {
+                path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())
+            }
+            folders = {base, *on_path, *(file.parent for file in own.contents)}
+            below = {folder: modules_below(folder) for folder in folders}
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
         )
-    return own, reached
+    return own, reached, below
 
 
 def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
@@ -218,20 +224,6 @@ def _reached(
     return imported(base, (module, *more), functools.partial(_belongs, base, module), places or {})
 
 
-def _below_folders(base: Path, own: OwnModules) -> dict[Path, set[str] | None]:
-    """Returns the modules below the folders from which an entry may import by computed names, by folder.
-
-    There are none if none of its files has a word that computes names.
-    """
-    if not any(map(may_compute_names, own.contents.values())):
-        return {}
-    with own.in_place():  # the file may have extended `sys.path`
-        on_path = {path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())}
-    return {
-        folder: modules_below(folder) for folder in {base, *on_path, *(file.parent for file in own.contents)}
-    }
-
-
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
     """Returns whether a module is of the user, or of the package that holds the entry `module` of `use`."""
     same_package = name.partition(".")[0] == module.partition(".")[0]
@@ -276,13 +268,20 @@ def _load_entry_points() -> None:
             ) from error
 
 
-def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
+def _digest_of(part: Part) -> str:
+    """Returns the digest of a part whose function another process imports; "" if it has none, or is sent."""
+    with contextlib.suppress(PartError):  # a study that uses the part is refused
+        return "" if part.function.__module__ == "__main__" else digest_of(part)
+    return ""
+
+
+def _unpack(sources: Sequence[Source], others: Sequence[tuple[Part, str]]) -> Layer:
     """Rebuilds a layer in another process: writes its files to a folder and executes them."""
-    for part in others:
+    for part, digest in others:
         known = registered_parts().of(part.category).get(part.name)
-        if known and known.content != part.content:
+        if (known and known.content != part.content) or (digest and _digest_of(part) != digest):
             raise PartError(
-                f"{part.category} {part.name}: the file {known.file} has another content on this machine"
+                f"{part.category} {part.name}: its code has another content on this machine: {part.file}"
             )
         if known is None or digest_of(known) != digest_of(part):
             registered_parts().add(part)

@@ -353,10 +353,43 @@ def constant(factor, default):
         again = played(2.0, 2.0) if change == "default" else played(3.0, 1.0)
         assert again[0] == 8.0
     (sent,) = [part for part in parts.registered_parts().own() if part.name == "installed_law"]
-    with pytest.raises(parts.PartError, match=r"installed_laws\.py has another content on this machine"):
-        extensions._unpack([], [dataclasses.replace(sent, content="of another machine")])
+    for other in ((dataclasses.replace(sent, content="of another machine"), ""), (sent, "another digest")):
+        with pytest.raises(parts.PartError, match=r"installed_law: its code has another content on this"):
+            extensions._unpack([], [other])
     del sys.modules["installed_laws"]
     assert first[0] == 6.0 and first[1] != again[1]
+
+
+def test_a_plan_is_refused_where_the_module_of_a_part_has_another_content(tmp_path):
+    """Such as a package in development, which another process imports when it reads the plan."""
+    module = tmp_path / "developed_laws.py"
+    module.write_text(
+        "import developed_numbers, jax.numpy as jnp, pausejax\nfrom pausejax.network import Law\n"
+        "@pausejax.latency\ndef developed_law(*, num_clients, min_latency):\n"
+        "    return Law(lambda key: min_latency * developed_numbers.FACTOR * jnp.ones(num_clients))\n"
+    )
+    code = """
+import pickle, sys
+from pausejax import kinds
+from pausejax.study.plan import make_plan
+if sys.argv[1] == "send":
+    import cloudpickle, developed_laws
+    document = {"mode": "bandit", "policy": [{"name": "random"}], "latency": "developed_law"}
+    document |= {"rounds": 2, "min_latency": 1.0, "num_clients": 3, "clients_per_round": 1}
+    plan = make_plan(kinds.parse(document, flat=True))
+    cloudpickle.dump(plan, open("plan.pickle", "wb"))
+else:
+    plan = pickle.load(open("plan.pickle", "rb"))
+print(*plan.identities)
+"""
+    found = []
+    for step, factor in (("send", 2), ("read", 2), ("read", 7)):
+        (tmp_path / "developed_numbers.py").write_text(f"FACTOR = {factor}.0\n")
+        command = [sys.executable, "-B", "-c", code, step]
+        found.append(subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path))
+    send, read, refused = found
+    assert send.returncode == 0 and read.stdout == send.stdout, send.stderr + read.stderr
+    assert "latency developed_law: its code has another content on this machine" in refused.stderr
 
 
 @pytest.mark.slow
