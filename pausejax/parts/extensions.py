@@ -290,7 +290,8 @@ def _unpack(sources: Sequence[Source], others: Sequence[tuple[Part, str]]) -> La
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
         found = _load_one(entry, str(written(source)), source.elsewhere)
         for name in unlike(source, found.sources[0]):
-            raise PartError(f"use: {source.entry}: the module {name} has another content on this machine")
+            wrong = f"{name} has another content on this machine, or is not imported there"
+            raise PartError(f"use: {source.entry}: {wrong}")
         layers.append(Layer(registered_parts(), [source]))
         layers[-1].merge(found)
     return _over(layers)

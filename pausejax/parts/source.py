@@ -40,7 +40,7 @@ class Source:
 
 
 def unlike(source: Source, here: Source) -> list[str]:
-    """Returns the modules in other folders whose content differs on this machine, or that it lacks.
+    """Returns the files and modules whose content differs on this machine, or that only one of the two has.
 
     A module that is one of the files of `source` may be in another folder here, with the same content.
 
@@ -48,9 +48,14 @@ def unlike(source: Source, here: Source) -> list[str]:
       source: the entry on the machine that sends it.
       here: the same entry on this machine.
     """
-    sent = {hashlib.sha256(content).hexdigest() for content in source.files.values()}
-    more = [n for n, digest in here.digests.items() if n not in source.digests and digest not in sent]
-    return more + [name for name, digest in source.digests.items() if here.digests.get(name) != digest]
+    sent, found = (
+        {name: hashlib.sha256(content).hexdigest() for name, content in one.files.items()}
+        for one in (source, here)
+    )
+    lost = [n for n, digest in sent.items() if digest not in {*found.values(), *here.digests.values()}]
+    more = [n for n, digest in found.items() if digest not in sent.values()]
+    more += [n for n, d in here.digests.items() if n not in source.digests and d not in sent.values()]
+    return lost + more + [name for name, digest in source.digests.items() if here.digests.get(name) != digest]
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

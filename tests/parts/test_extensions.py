@@ -662,7 +662,7 @@ def test_a_copy_finds_the_folders_that_a_file_adds_relative_to_its_own_place(tmp
         copy = pickle.loads(cloudpickle.dumps(layer))
         assert start_of(copy) == start_of(layer) == 3 and copy.sources == layer.sources
     (tmp_path / "shared" / "added_common.py").write_text("BEGIN = 5\n")
-    with pytest.raises(parts.PartError, match="the module added_common has another content on this machine"):
+    with pytest.raises(parts.PartError, match="added_common has another content on this machine"):
         pickle.loads(cloudpickle.dumps(layer))
 
 
@@ -947,5 +947,24 @@ def test_a_module_may_be_a_file_here_and_installed_there():
     """A worker finds a package of the folder where it is installed, and must have the same content."""
     sent = source.Source("a.py", "a", {"a.py": b"", "src/b.py": b"B = 1"}, {}, {"c": "1", "d": "2"})
     there = hashlib.sha256(b"B = 1").hexdigest()
-    assert source.unlike(sent, source.Source("a.py", "a", {}, {}, {"b": there, "c": "1", "d": "2"})) == []
-    assert source.unlike(sent, source.Source("a.py", "a", {}, {}, {"b": "0", "c": "0"})) == ["b", "c", "d"]
+    a = {"a.py": b""}
+    assert source.unlike(sent, source.Source("a.py", "a", a, {}, {"b": there, "c": "1", "d": "2"})) == []
+    here = source.Source("a.py", "a", {**a, "e.py": b"E = 1"}, {}, {"b": "0", "c": "0"})
+    assert source.unlike(sent, here) == ["src/b.py", "e.py", "b", "c", "d"]
+
+
+def test_a_copy_that_imports_other_files_is_refused(tmp_path, monkeypatch):
+    """Such as modules that the file finds in the working folder, which is another one on a cluster."""
+    more = "import importlib, pathlib\nfor one in sorted(pathlib.Path('cwd_plugins').glob('*.py')):\n"
+    more += "    importlib.import_module(f'cwd_plugins.{one.stem}')"
+    spec = write(tmp_path, more=more)
+    for folder in ("cwd_plugins", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "cwd_plugins" / "law.py").touch()
+    monkeypatch.chdir(tmp_path)
+    sent = cloudpickle.dumps(kinds.load(spec).parts)
+    pickle.loads(sent)
+    extensions._LOADED.clear()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(parts.PartError, match=r"mine\.py: cwd_plugins/law\.py has another content on this"):
+        pickle.loads(sent)
