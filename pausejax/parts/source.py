@@ -27,8 +27,12 @@ class Source:
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 over the names and contents of the files and of the modules in other folders."""
-        return _digest({**self.files, **{name: one.encode() for name, one in self.digests.items()}})
+        """SHA-256 over the module's name, and over the names and contents of all files and modules.
+
+        Two entries may reach the same files, such as two modules that import each other.
+        """
+        elsewhere = {name: one.encode() for name, one in self.digests.items()}
+        return _digest({"": self.module.encode(), **self.files, **elsewhere})
 
     def is_current(self, base: Path) -> bool:
         """Returns whether the files in the folder `base`, and the modules elsewhere, are unchanged."""

@@ -288,6 +288,25 @@ def test_the_order_of_files_counts(tmp_path):
     assert not {*found[0]} & {*found[1]}
 
 
+@pytest.mark.parametrize("way", ["package", "each other"])
+def test_the_module_that_is_executed_counts(tmp_path, way):
+    """Although both modules are files of both studies."""
+    lab = tmp_path / "lab_of_two"
+    lab.mkdir()
+    (lab / "__init__.py").write_text("__all__ = ['one', 'two']\n" if way == "package" else "")
+    for start, (name, other) in enumerate(ORDERS):
+        more = f"def late():\n    from lab_of_two import {other}\n" if way == "each other" else ""
+        write(lab, start, more=more, file=f"{name}.py")
+    found, names, spec = [], [], tmp_path / "spec.toml"
+    for name, _ in ORDERS:
+        spec.write_text((lab / "spec.toml").read_text().replace("mine.py", f"lab_of_two.{name}"))
+        layer = kinds.load(spec).parts
+        assert layer.sources[0].files.keys() == {f"lab_of_two/{one}.py" for one in ("__init__", "one", "two")}
+        found.append(start_of(layer))
+        names.append(identities(spec))
+    assert found == [0, 1] and not {*names[0]} & {*names[1]}
+
+
 def test_functions_that_a_module_adds_to_builtins_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "added_number", None, raising=False)
     (tmp_path / "adds_to_builtins.py").write_text("import builtins\nbuiltins.added_number = lambda: 3\n")
