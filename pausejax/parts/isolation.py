@@ -8,6 +8,7 @@ import importlib
 import pickle
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name, spec_from_file_location
@@ -19,7 +20,7 @@ import numpy as np
 
 from pausejax.parts.imports import OwnFinder, spec_of
 from pausejax.parts.part import PartError
-from pausejax.parts.visits import visit
+from pausejax.parts.visits import is_visiting, visit
 
 
 class OwnModules(OwnFinder):
@@ -50,6 +51,9 @@ class OwnModules(OwnFinder):
         self._modules: dict[str, ModuleType] = {}
         # By name and file. A link that leads to a library now is expected to do so later.
         self._known: dict[tuple[str, str], bool] = {}
+        self._other_threads: set[int | None] = set()
+        # Names of modules that threads of the session import while these modules are in place.
+        self._of_others: set[str] = set()
         self.places = {**places}
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
@@ -116,6 +120,9 @@ class OwnModules(OwnFinder):
         file = getattr(found.loader, "path", "") if found else ""
         if found is None or not file or not self._belongs(name, Path(file).resolve()):
             return None
+        if threading.get_ident() in self._other_threads and not is_visiting(self) and name not in self._names:
+            self._of_others.add(name)
+            return None
         if not isinstance(found.loader, SourceFileLoader):  # a compiled module
             self.check(Path(file).resolve())
             return None
@@ -164,6 +171,7 @@ class OwnModules(OwnFinder):
     def put(self) -> Callable[[], None]:
         """Puts these modules in the place of the session's. Returns the function that undoes it."""
         importlib.invalidate_caches()
+        self._other_threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         finders, path, session = [*sys.meta_path], [*sys.path], self._present()
         # The session may have imported a library of the same name as one of these modules.
         session |= {name: sys.modules[name] for name in self._modules if name in sys.modules}
@@ -188,7 +196,7 @@ class OwnModules(OwnFinder):
         return {name: module for name, module in sys.modules.copy().items() if self._is_own(name, module)}
 
     def _is_own(self, name: str, module: ModuleType) -> bool:
-        if module is sys.modules.get("__main__"):
+        if module is sys.modules.get("__main__") or name in self._of_others:
             return False
         if file := file_of(module):
             if (name, file) not in self._known:

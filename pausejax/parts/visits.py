@@ -86,6 +86,12 @@ def visit(own: Modules | None) -> Iterator[None]:
             raise
 
 
+def is_visiting(own: Modules) -> bool:
+    """Returns whether this thread is within a `with` block that needs these modules."""
+    thread = threading.get_ident()
+    return any(stay.own is own and thread in stay.visits.values() for stay in [*_STAYS])
+
+
 def _enter(own: Modules | None, visit: object) -> None:
     thread = threading.get_ident()
 

@@ -401,6 +401,35 @@ def test_modules_are_in_place_until_the_last_thread_has_left(tmp_path):
     assert found == [True] and "kept_in_place" not in sys.modules
 
 
+@pytest.mark.parametrize("when", ["head", "call"])
+def test_threads_of_the_session_import_their_own_modules(tmp_path, monkeypatch, when):
+    """Such as a thread that draws a live plot. Its modules are no files of the study."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "live_plot.py").touch()
+    go, done = threading.Event(), threading.Event()
+
+    def plot():
+        go.wait()
+        importlib.import_module("live_plot")
+        done.set()
+
+    def wait():
+        go.set()
+        done.wait(30)
+
+    thread = threading.Thread(target=plot)
+    thread.start()
+    monkeypatch.setattr(builtins, "wait_for_the_plot", wait, raising=False)
+    head = "wait_for_the_plot()" if when == "head" else ""
+    spec = write(tmp_path / "study", more=f"{head}\ndef late():\n    wait_for_the_plot()\n")
+    part = kinds.load(spec).parts.get("policy", "first_ones")
+    with part.surroundings():
+        part.function.__globals__["late"]()
+    thread.join()
+    assert kinds.load(spec).parts.sources[0].files.keys() == {"mine.py"}
+    assert sys.modules.pop("live_plot").__file__ == str(tmp_path / "live_plot.py")
+
+
 def test_a_thread_loads_a_file_without_the_path_of_another(tmp_path):
     first = write(tmp_path / "first")
     (tmp_path / "first" / "of_the_first.py").touch()
