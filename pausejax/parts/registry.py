@@ -109,8 +109,11 @@ def collecting() -> Iterator[Parts]:
 
 def _same_name(one: Part, other: Part) -> bool:
     """Returns whether two parts may come from the same cell, run again, or the same file, executed again."""
-    functions = one.function, other.function
-    return len({(function.__module__, function.__qualname__) for function in functions}) == 1
+    if one.function.__qualname__ != other.function.__qualname__:
+        return False
+    # A session may import a file of `use` under another name, such as with its package.
+    same_file = Path(one.file).resolve() == Path(other.file).resolve()
+    return same_file or one.function.__module__ == other.function.__module__
 
 
 def _same_content(one: Part, other: Part) -> bool:

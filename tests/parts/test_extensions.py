@@ -706,6 +706,19 @@ def test_a_folder_that_the_file_puts_first_comes_before_its_own(tmp_path, first)
             assert start_of(pickle.loads(cloudpickle.dumps(layer))) == begin
 
 
+def test_a_file_may_be_imported_under_the_name_of_its_package_too(tmp_path, monkeypatch, own_parts):
+    """By the session, or by another file of `use`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "named_parts", 3)
+    (tmp_path / "second.py").write_text("from named_parts.mine import first_ones\n")
+    spec = write(tmp_path / "study", use='["../named_parts/mine.py", "../second.py"]')
+    assert start_of(kinds.load(spec).parts) == 3
+    importlib.import_module("named_parts.mine")
+    for use in ('["../named_parts/mine.py"]', '["../named_parts/mine.py", "../second.py"]'):
+        assert start_of(kinds.load(write(tmp_path / "study", 5, use=use)).parts) == 3
+    forget("named_parts")
+
+
 def test_a_notebooks_cell_may_be_run_again():
     def made(value):
         def noted(*, num_clients: int, depth: int = value):
