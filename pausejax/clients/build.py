@@ -1,6 +1,7 @@
 """Builds the static values that the runs of a group share."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from pausejax.parts import CATEGORIES, Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
 from pausejax.study.runs import Group, on_host
 from pausejax.study.simulation import Layout
-from pausejax.study.spec import SpecError
+from pausejax.study.spec import SpecError, refuse_changed_files
 from pausejax.study.study import Study
 
 _ROUNDS_PER_CALL = 25
@@ -264,6 +265,12 @@ def learning_of_group(
     longest = max(int(partition_of_seed(study, static, seed, cache).sizes.max()) for seed in seeds)
     contents = {str(study.folder / path): digest for path, digest in study.files.items()}
     tables = {name: table.shape for name, table in files_of(study, group, cache).items()}
+    # These parts read their files on this machine, which may be a worker that begins later than the driver.
+    of_host = [part_of(study, category, static) for category in ("model", "task", "partition")]
+    read = {static[name] for part in of_host for name in part.reads if isinstance(static.get(name), File)}
+    refuse_changed_files(
+        replace(study, files={name: study.files[name] for name in read & study.files.keys()})
+    )
     try:
         return learning_of(
             study.parts,

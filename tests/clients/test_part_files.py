@@ -136,6 +136,16 @@ def test_a_file_that_is_not_given_is_asked_for(policy, options, message):
         pausejax.simulate(policy, **{**SMALL, **options})
 
 
+def test_a_worker_refuses_a_models_file_that_has_changed(tmp_path):
+    """It reads the file itself, perhaps long after the driver."""
+    document = {**SMALL, "policy": [{"name": "random"}], "model": "from_file", "rounds": 1}
+    document["weight_file"] = write(tmp_path, "w.npy", np.ones((64, 10)))
+    plan = make_plan(kinds.parse(document, flat=True))
+    write(tmp_path, "w.npy", np.zeros((64, 10)))
+    with pytest.raises(pausejax.SpecError, match=r"w\.npy: changed after the command had read it"):
+        LocalExecutor(DataCache()).program(plan.study, plan.groups[0])
+
+
 def test_the_default_file_of_a_part_that_a_study_does_not_use_is_no_mistake(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "usual.npy", [[1.0]])
