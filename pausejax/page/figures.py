@@ -34,7 +34,7 @@ class Key(NamedTuple):
     """Value of the SVG attribute `stroke-dasharray`."""
     mark: str
     shape: str
-    """Shape of points, an SVG path from -1 to 1."""
+    """SVG path of a point, with coordinates from -1 to 1."""
 
 
 class Figure(NamedTuple):
@@ -61,8 +61,8 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     """Returns the charts of a page, the specifications of their panels, and the legend entries of buttons.
 
     A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
-    usually in one chart only, so its label has no button. A chart has a legend of the series that look
-    otherwise than their buttons, such as points whose button shows a line.
+    usually in one chart only, so its label has no button. If a series looks different from its
+    button, the chart has a legend entry for it, such as for points whose button shows a line.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)
@@ -77,8 +77,8 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     for name, chart in charts.items():
         panels = [(len(specs) + i, panel.title, panel.note) for i, panel in enumerate(chart.panels)]
         specs += [_spec(chart, panel, most) for panel in chart.panels]
-        legend = [key for key in keys[name].values() if buttons.get(key.label) != key]
-        legend *= len(keys[name]) >= chart.least_named
+        named = len(keys[name]) >= chart.least_named
+        legend = [key for key in keys[name].values() if named and buttons.get(key.label) != key]
         tables, more = numbers(chart)
         low, high = color_ends(chart)
         log = ", log scale" if chart.color and chart.color.scale == "log" and low > 0 else ""

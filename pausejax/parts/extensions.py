@@ -78,9 +78,9 @@ class _Entry(NamedTuple):
         """Returns whether the entry would be the same if it were executed now."""
         if not self.layer.sources[0].is_current(base):
             return False
-        if is_copy:  # no file is added to a copy
+        if is_copy:  # nobody adds files to a copy
             return True
-        if any(known is None or modules_below(folder) != known for folder, known in self.below.items()):
+        if None in self.below.values() or modules_below(self.below) != self.below:
             return False
         with self.own.in_place():  # the file may have extended `sys.path`
             return _reached(base, module, self.reached) == self.reached
@@ -167,8 +167,7 @@ def _execute(
             on_path = {
                 path for path in map(Path, sys.path) if path.is_dir() and not of_others(path.resolve())
             }
-            folders = {base, *on_path, *(file.parent for file in own.contents)}
-            below = {folder: modules_below(folder) for folder in folders}
+            below = modules_below(sorted({base, *on_path, *(file.parent for file in own.contents)}))
     if own.shared:
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
@@ -243,7 +242,7 @@ def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Pat
             known = file_of(sys.modules.get(name)) if path == package else ""
             if not (of_others(path.resolve()) or (known and Path(known).resolve() == path.resolve())):
                 where = "" if name == module else f"{path.relative_to(base)}: "
-                wrong = f"pausejax imports a library named {name}, and would find this file. Rename the file"
+                wrong = f"pausejax would import this file instead of the library {name}. Rename the file"
                 raise PartError(f"use: {entry}: {where}{wrong}")
     for name, path in reached.items():
         other = file_of(sys.modules.get(name))
@@ -269,8 +268,11 @@ def _load_entry_points() -> None:
 
 
 def _digest_of(part: Part) -> str:
-    """Returns the digest of a part whose function another process imports; "" if it has none, or is sent."""
-    with contextlib.suppress(PartError):  # a study that uses the part is refused
+    """Returns the digest of a part if other processes import its function; "" if they get a copy of it.
+
+    A part that can't have a digest gets "" too, because a study that uses it is refused.
+    """
+    with contextlib.suppress(PartError):
         return "" if part.function.__module__ == "__main__" else digest_of(part)
     return ""
 
@@ -280,9 +282,8 @@ def _unpack(sources: Sequence[Source], others: Sequence[tuple[Part, str]]) -> La
     for part, digest in others:
         known = registered_parts().of(part.category).get(part.name)
         if (known and known.content != part.content) or (digest and _digest_of(part) != digest):
-            raise PartError(
-                f"{part.category} {part.name}: its code has another content on this machine: {part.file}"
-            )
+            wrong = f"{part.file}, or a module that it uses, has another content on this machine"
+            raise PartError(f"{part.category} {part.name}: {wrong}")
         if known is None or digest_of(known) != digest_of(part):
             registered_parts().add(part)
     layers = []

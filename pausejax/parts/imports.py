@@ -48,8 +48,9 @@ def imported(
     folders = functools.cache(functools.partial(_folders, base))
     while left:
         name = left.pop()
-        known = places.get(name) or _file(name, folders(name.partition(".")[0]))
-        path = None if name in found else known
+        path = None
+        if name not in found:
+            path = places.get(name) or _file(name, folders(name.partition(".")[0]))
         if path and belongs(name, path.resolve()):
             found[name] = path.resolve()
             left += _names(path, name)
@@ -59,23 +60,32 @@ def imported(
 
 
 def may_compute_names(content: bytes) -> bool:
-    """Returns whether a file may import modules by computed names, such as all modules of a folder."""
+    """Returns whether a file may import modules whose names it computes, such as all modules of a folder."""
     return bool(_COMPUTES_NAMES.search(content))
 
 
-def modules_below(folder: Path) -> set[str] | None:
-    """Returns the paths of the modules in a folder and below; None if there are too many folders.
+def modules_below(folders: Iterable[Path]) -> dict[Path, set[str] | None]:
+    """Returns the paths of the modules in some folders and below them; None for a folder that is too large.
 
-    The copies of modules in a study's folder do not count.
+    A path belongs to the first of the folders that reaches it. Copies of modules in a study's folder do not
+    count.
     """
-    found: set[str] = set()
-    for count, (place, folders, files) in enumerate(os.walk(folder, followlinks=True)):
-        if count == _MOST_FOLDERS:
-            return None
-        copies = {"used"} if _OF_A_STUDY.intersection((*folders, *files)) else set()
-        folders[:] = [one for one in folders if one.isidentifier() and one not in {"__pycache__", *copies}]
-        found.update(os.path.join(place, one) for one in files if one.endswith(".py"))
-    return found
+    below: dict[Path, set[str] | None] = {}
+    seen: set[str] = set()
+    for folder in folders:
+        found = below[folder] = set()
+        for count, (place, inside, files) in enumerate(os.walk(folder, followlinks=True)):
+            if count == _MOST_FOLDERS:
+                below[folder] = None
+                break
+            if place in seen:
+                inside.clear()
+                continue
+            seen.add(place)
+            copies = {"used"} if _OF_A_STUDY.intersection((*inside, *files)) else set()
+            inside[:] = [one for one in inside if one.isidentifier() and one not in {"__pycache__", *copies}]
+            found.update(os.path.join(place, one) for one in files if one.endswith(".py"))
+    return below
 
 
 def file_of_module(base: Path, module: str) -> Path | None:

@@ -53,7 +53,7 @@ class OwnModules(OwnFinder):
         self._known: dict[tuple[str, str], bool] = {}
         self._other_threads: set[int | None] = set()
         # Names of modules that threads of the session import while these modules are in place.
-        self._of_others: set[str] = set()
+        self._foreign: set[str] = set()
         self.places = {**places}
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
@@ -78,7 +78,7 @@ class OwnModules(OwnFinder):
         """Puts these modules and their search path in the place of the session's within the `with` block.
 
         Raises:
-          PartError: a function has drawn from a random generator that a module holds.
+          PartError: a function has changed a random generator that is a global variable of a module.
         """
         with visit(self):
             yield
@@ -92,14 +92,14 @@ class OwnModules(OwnFinder):
         self.places.update(modules)
         self._states, self._is_loaded = self._generators(), True
 
-    def check(self, file: Path) -> None:
-        """Raises a PartError if a module's file may not be executed any more."""
+    def require(self, file: Path) -> None:
+        """Raises a PartError after the loading if a module's file is not in `contents`."""
         if self._is_loaded and file not in self.contents:
             wrong = "a function imports this module, but no file names it"
             raise PartError(f"{file}: {wrong}. Import it at the head of a file")
 
-    def executed(self, module: ModuleType) -> None:
-        """Notes the random generators of a module that has just been executed."""
+    def note_generators(self, module: ModuleType) -> None:
+        """Notes the states of a module's random generators. The module has just been executed."""
         self._states.update(_states_of(module))
 
     def _generators(self) -> dict[str, bytes]:
@@ -117,14 +117,15 @@ class OwnModules(OwnFinder):
             found = ModuleSpec(name, None, is_package=True)
             found.submodule_search_locations = folders
             return found
-        file = getattr(found.loader, "path", "") if found else ""
-        if found is None or not file or not self._belongs(name, Path(file).resolve()):
+        path = getattr(found.loader, "path", "") if found else ""
+        file = Path(path).resolve()
+        if found is None or not path or not self._belongs(name, file):
             return None
         if threading.get_ident() in self._other_threads and not is_visiting(self) and name not in self._names:
-            self._of_others.add(name)
+            self._foreign.add(name)
             return None
         if not isinstance(found.loader, SourceFileLoader):  # a compiled module
-            self.check(Path(file).resolve())
+            self.require(file)
             return None
         found.loader = _own_loader(found.loader, self)
         self._names.add(name)
@@ -153,7 +154,7 @@ class OwnModules(OwnFinder):
         if not level and top not in own and present and not self._is_own(top, present):
             return builtins.__import__(name, *more, **options)
         # The session may have another module of this name, or one that the entry would not find.
-        with self.in_place():
+        with visit(self):
             return builtins.__import__(name, *more, **options)
 
     def _imported(self, name: str, scope: Any, _: Any, names: Any, level: int) -> ModuleType | None:
@@ -196,7 +197,7 @@ class OwnModules(OwnFinder):
         return {name: module for name, module in sys.modules.copy().items() if self._is_own(name, module)}
 
     def _is_own(self, name: str, module: ModuleType) -> bool:
-        if module is sys.modules.get("__main__") or name in self._of_others:
+        if module is sys.modules.get("__main__") or name in self._foreign:
             return False
         if file := file_of(module):
             if (name, file) not in self._known:
@@ -227,8 +228,8 @@ class _OwnLoader(SourceFileLoader):
         raise OSError
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Raises a PartError if the module may not be executed any more; else lets Python make it."""
-        self.own.check(Path(self.path).resolve())
+        """Refuses a module that no file names. Lets Python make all other modules."""
+        self.own.require(Path(self.path).resolve())
         return super().create_module(spec)
 
     def get_data(self, path: str) -> bytes:
@@ -246,7 +247,7 @@ class _OwnLoader(SourceFileLoader):
         super().exec_module(module)
         # The module may have added a function to `builtins`.
         found.update({**vars(builtins), "__import__": found["__import__"]})
-        self.own.executed(module)
+        self.own.note_generators(module)
 
 
 @functools.cache
@@ -274,7 +275,7 @@ def _states_of(module: ModuleType) -> dict[str, bytes]:
     for name, value in attributes_of(module).copy().items():
         # `isinstance` would ask a lazy object for its class, and so execute it.
         if issubclass(type(value), random.Random):
-            # `SystemRandom` has no state of its own. A class of the user can't be pickled here.
+            # Not `value.getstate()`, because `SystemRandom` raises an error there.
             found[name] = pickle.dumps(random.Random.getstate(value))
         elif issubclass(type(value), np.random.RandomState):
             found[name] = pickle.dumps(value.get_state(legacy=False))

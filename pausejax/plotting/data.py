@@ -32,8 +32,8 @@ SHAPES = {
     "H": "M1,0L0.5,0.9 -0.5,0.9 -1,0 -0.5,-0.9 0.5,-0.9Z",
     "8": "M0.9,0.4L0.4,0.9 -0.4,0.9 -0.9,0.4 -0.9,-0.4 -0.4,-0.9 0.4,-0.9 0.9,-0.4Z",
 }
-"""Shapes of points: matplotlib's marker, and an SVG path from -1 to 1. With eight colours they give 120
-different points."""
+"""SVG paths of points by matplotlib's markers. Their coordinates are from -1 to 1. Fifteen shapes and eight
+colours give 120 different points."""
 GREY = "#888888"
 """The colour of bounds, fits and fronts, which are not lines of a study."""
 # Largest number of bytes of a label in a file name. File systems allow 255 bytes for the whole name.

@@ -169,7 +169,7 @@ def dashes_of(one: Series) -> list[float]:
 
 
 def shape_of(one: Series) -> str:
-    """Returns the shape of a series' points, an SVG path from -1 to 1."""
+    """Returns the SVG path of a series' points, with coordinates from -1 to 1."""
     return SHAPES[look(one.style).marker]
 
 

@@ -132,7 +132,7 @@ class _Writer:
         rows = [self._row(f"s{i}", one) for i, one in enumerate(panel.series)]
         hidden = [{"filter": "indexof(hidden, datum.series) < 0"}] if self.page else []
         steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._texts()]
-        # In a legend of all kinds of marks, points would have the symbols of lines.
+        # One legend for all kinds of marks would show points as lines.
         own = {"scale": dict.fromkeys(("color", "strokeDash", "strokeWidth", "shape"), "independent")}
         data = {"values": rows}
         return {"params": params, "data": data, "transform": steps, "layer": layers, "resolve": own}
@@ -225,7 +225,7 @@ class _Writer:
         return layers or [{"mark": "point", "encoding": self._places()}]
 
     def _scale(self, value_of: Callable[[Series], Any], kind: str) -> dict[str, Any]:
-        """Returns an encoding that gives each series of a kind its `value_of`."""
+        """Returns an encoding that maps each series of a kind to `value_of(series)`."""
         known = {f"s{i}": value_of(one) for i, one in enumerate(self.panel.series) if _kind(one) == kind}
         # Without this type Vega-Lite would interpolate widths between the first and the last one.
         scale = {"type": "ordinal", "domain": [*known], "range": [*known.values()]}
