@@ -12,7 +12,7 @@ import numpy as np
 
 from pausejax.data import cache
 from pausejax.data.dataset import Dataset
-from pausejax.parts.source import digest_of_file
+from pausejax.parts.files import digest_of_file
 
 _READ_AT_ONCE = 1000
 _SPLITS = ("train", "test")

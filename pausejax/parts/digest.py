@@ -161,6 +161,8 @@ class _Content:
         home = str(function.__globals__.get("__name__"))
         if is_foreign(home):
             self._put("function", home, function.__qualname__)
+            if "<locals>" in function.__qualname__:  # made by a call, whose arguments may be defaults
+                self.add((function.__defaults__, function.__kwdefaults__), name)
         else:
             self._add_code(code, name)
             self.add(function.__defaults__, name)

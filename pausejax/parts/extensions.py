@@ -9,21 +9,20 @@ are hashed, and not sent.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pausejax.parts.digest import digest_of
 from pausejax.parts.imports import file_of_module, imported, may_compute_names, modules_below, places_of
-from pausejax.parts.isolation import OwnModules, file_of
-from pausejax.parts.origin import NEEDED, in_package, is_of_user, of_others, place_of
+from pausejax.parts.isolation import OwnModules
+from pausejax.parts.origin import NEEDED, file_of, in_package, is_of_user, of_others, place_of
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
-from pausejax.parts.source import Source, unlike, written
+from pausejax.parts.source import Source, source_of, unlike, written
 from pausejax.parts.visits import alone
 
 ENTRY_POINTS = "pausejax.extensions"
@@ -38,8 +37,15 @@ class Layer(Parts):
 
     def __reduce__(self) -> Any:
         # A function can't be sent to a process that has not executed its file. So the files are sent.
-        others = [part for part in registered_parts().own() if not in_package(part.file)]
-        return _unpack, (self.sources, [(part, _digest_of(part)) for part in others])
+        others = [(part, _digest_of(part)) for part in registered_parts().own() if not in_package(part.file)]
+        # A study that uses a part without a digest is refused.
+        sent = [(part, digest) for part, digest in others if digest]
+        return _unpack, (self.sources, sent, self.contents)
+
+    @property
+    def contents(self) -> dict[tuple[str, str], str]:
+        """Digests of the libraries' files that define parts of this layer, by category and name."""
+        return {(part.category, part.name): part.content for part in self.own() if part.content}
 
 
 def load(entries: Sequence[str], folder: Path) -> Layer:
@@ -90,9 +96,6 @@ class _Entry(NamedTuple):
 # compiled programs.
 _LOADED: dict[tuple[str, ...], _Entry] = {}
 
-# The content of each compiled module when a study first read it.
-_COMPILED: dict[Path, bytes] = {}
-
 
 @alone()
 def _load_one(entry: str, folder: str, elsewhere: Mapping[str, Path] | None = None) -> Layer:
@@ -110,9 +113,8 @@ def _load_one(entry: str, folder: str, elsewhere: Mapping[str, Path] | None = No
     before = _LOADED.get(key)
     if before and before.is_current(base, module, elsewhere is not None):
         return before.layer
-    with collecting() as collected:
-        own, reached, below = _execute(entry, base, module, elsewhere or {})
-    source = _source_of(entry, base, module, own, reached)
+    own, collected, reached, below = _execute(entry, base, module, elsewhere or {})
+    source = source_of(entry, base, module, own, reached)
     if before and source == before.layer.sources[0]:
         # It was executed only to learn which modules it imports now.
         _LOADED[key] = before._replace(reached=reached, below=below)
@@ -143,8 +145,8 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(
     entry: str, base: Path, module: str, places: Mapping[str, Path]
-) -> tuple[OwnModules, Mapping[str, Path], Mapping[Path, set[str] | None]]:
-    """Imports a module with modules of its own. Returns these, and `reached` and `below` of its `_Entry`.
+) -> tuple[OwnModules, Parts, Mapping[str, Path], Mapping[Path, set[str] | None]]:
+    """Imports a module. Returns its own modules, its parts, and `reached` and `below` of its `_Entry`.
 
     Raises:
       PartError: the module can't be executed, or a file has the name of a module of Python or of a library.
@@ -154,7 +156,7 @@ def _execute(
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
     _refuse_taken(entry, base, module, reached)
     own = OwnModules(base, functools.partial(_belongs, base, module), reached, places)
-    with own.in_place():
+    with own.in_place(), collecting(own.contents) as collected:
         try:
             importlib.import_module(module)
         except PartError as error:
@@ -172,41 +174,7 @@ def _execute(
         raise PartError(
             f"use: {entry}: the package {own.shared[0]} also has modules of a library. Rename the folder"
         )
-    return own, reached, below
-
-
-def _source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
-    """Returns the content of an entry: of all modules that it has imported or that its functions import."""
-    modules = {**reached, **{name: path.resolve() for name, path in own.files.items()}}
-    places = {path: path.resolve() for path in (*own.files.values(), *_links(base, modules))}
-    for name, path in modules.items():
-        if not path.is_file():
-            raise PartError(f"use: {entry}: the module {name} is in an archive: {path}. Unpack it")
-        if path not in own.contents:
-            own.contents[path] = path.read_bytes()
-        if path.suffix != ".py" and _COMPILED.setdefault(path, own.contents[path]) != own.contents[path]:
-            wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
-            raise PartError(f"use: {entry}: {wrong}")
-    own.close(modules)
-    contents = {path: own.contents[path] for path in modules.values()}
-    # A link counts as a file too, because it decides which file is imported.
-    places |= {path: path for path in contents}
-    files = {
-        place.relative_to(base).as_posix(): contents[path]
-        for place, path in sorted(places.items())
-        if place.is_relative_to(base) and path.is_relative_to(base)
-    }
-    elsewhere = {name: path for name, path in modules.items() if not path.is_relative_to(base)}
-    digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
-    return Source(entry, module, files, elsewhere, digests)
-
-
-def _links(base: Path, modules: Mapping[str, Path]) -> Iterator[Path]:
-    """Yields the paths under which Python finds modules in a folder. Some are links to the modules' files."""
-    for name, path in modules.items():
-        for place in places_of(base.joinpath(*name.split("."))):
-            if place.is_file() and place.resolve() == path:
-                yield place
+    return own, collected, reached, below
 
 
 def _reached(
@@ -268,23 +236,27 @@ def _load_entry_points() -> None:
 
 
 def _digest_of(part: Part) -> str:
-    """Returns the digest of a part if other processes import its function; "" if they get a copy of it.
-
-    A part that can't have a digest gets "" too, because a study that uses it is refused.
-    """
+    """Returns the digest of a part; "" if it can't have one."""
     with contextlib.suppress(PartError):
-        return "" if part.function.__module__ == "__main__" else digest_of(part)
+        return digest_of(part)
     return ""
 
 
-def _unpack(sources: Sequence[Source], others: Sequence[tuple[Part, str]]) -> Layer:
+def _unpack(
+    sources: Sequence[Source],
+    others: Sequence[tuple[Part, str]],
+    contents: Mapping[tuple[str, str], str],
+) -> Layer:
     """Rebuilds a layer in another process: writes its files to a folder and executes them."""
+    wrong = "or a module that it uses, has another content on this machine"
     for part, digest in others:
         known = registered_parts().of(part.category).get(part.name)
-        if (known and known.content != part.content) or (digest and _digest_of(part) != digest):
-            wrong = f"{part.file}, or a module that it uses, has another content on this machine"
-            raise PartError(f"{part.category} {part.name}: {wrong}")
-        if known is None or digest_of(known) != digest_of(part):
+        here = _digest_of(part)
+        # Other processes import the functions of modules, and get copies of those of a notebook.
+        is_copy = part.function.__module__ == "__main__"
+        if (known and known.content != part.content) or (here != digest and not is_copy):
+            raise PartError(f"{part.category} {part.name}: {part.file}, {wrong}")
+        if known is None or _digest_of(known) != here:
             registered_parts().add(part)
     layers = []
     for source in sources:
@@ -295,4 +267,8 @@ def _unpack(sources: Sequence[Source], others: Sequence[tuple[Part, str]]) -> La
             raise PartError(f"use: {source.entry}: {wrong}")
         layers.append(Layer(registered_parts(), [source]))
         layers[-1].merge(found)
-    return _over(layers)
+    layer = _over(layers)
+    for (category, name), content in contents.items():
+        if layer.get(category, name).content != content:
+            raise PartError(f"{category} {name}: {layer.get(category, name).file}, {wrong}")
+    return layer

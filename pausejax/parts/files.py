@@ -1,6 +1,7 @@
-"""Reads tables of numbers from users' files: .npy, or CSV with or without a line of headings."""
+"""Reads users' files: their digests, and tables of numbers (.npy, or CSV with or without headings)."""
 
 import contextlib
+import hashlib
 import math
 import stat
 from pathlib import Path
@@ -10,6 +11,16 @@ import numpy as np
 from pausejax.parts.parameter import LARGEST, SMALLEST
 
 _MAX_BYTES = 2**33
+
+
+def digest_of_file(path: Path) -> str:
+    """Returns the SHA-256 of a file's content.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_numbers(path: Path, columns: int | None) -> np.ndarray:

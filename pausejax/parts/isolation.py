@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from pausejax.parts.imports import OwnFinder, spec_of
+from pausejax.parts.origin import attributes_of, file_of
 from pausejax.parts.part import PartError
+from pausejax.parts.registry import collecting
 from pausejax.parts.visits import is_visiting, visit
 
 
@@ -58,7 +60,7 @@ class OwnModules(OwnFinder):
         """Files of modules, by name, that functions may import later, even if the files are gone then."""
         self.contents: dict[Path, bytes] = {}
         """What is executed for each file, also if it is imported later."""
-        self._is_loaded = False
+        self.is_loaded = False
         self._states: dict[str, bytes] = {}
 
     @property
@@ -82,7 +84,7 @@ class OwnModules(OwnFinder):
         """
         with visit(self):
             yield
-        for name, state in self._generators().items() if self._is_loaded else ():
+        for name, state in self._generators().items() if self.is_loaded else ():
             if self._states.setdefault(name, state) != state:
                 wrong = "a function has changed this random generator, so its numbers depend on earlier calls"
                 raise PartError(f"{name}: {wrong}. Make the generator within the function")
@@ -90,11 +92,11 @@ class OwnModules(OwnFinder):
     def close(self, modules: Mapping[str, Path]) -> None:
         """Ends the loading. From now on, functions may only import modules whose files are in `contents`."""
         self.places.update(modules)
-        self._states, self._is_loaded = self._generators(), True
+        self._states, self.is_loaded = self._generators(), True
 
     def require(self, file: Path) -> None:
         """Raises a PartError after the loading if a module's file is not in `contents`."""
-        if self._is_loaded and file not in self.contents:
+        if self.is_loaded and file not in self.contents:
             wrong = "a function imports this module, but no file names it"
             raise PartError(f"{file}: {wrong}. Import it at the head of a file")
 
@@ -242,9 +244,13 @@ class _OwnLoader(SourceFileLoader):
         return self.own.contents[file]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Executes the module. Import statements within its functions will find its own modules too."""
+        """Executes the module. Import statements within its functions will find its own modules too.
+
+        If a function imports the module, its parts are not registered: the study has begun.
+        """
         found = module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self.own.import_later}
-        super().exec_module(module)
+        with collecting(self.own.contents) if self.own.is_loaded else contextlib.nullcontext():
+            super().exec_module(module)
         # The module may have added a function to `builtins`.
         found.update({**vars(builtins), "__import__": found["__import__"]})
         self.own.note_generators(module)
@@ -263,12 +269,6 @@ def _own_loader(loader: SourceFileLoader, own: OwnModules) -> _OwnLoader:
     return found
 
 
-def file_of(module: ModuleType | None) -> str:
-    """Returns the file of a module; "" if it has none."""
-    file = attributes_of(module).get("__file__")
-    return file if isinstance(file, str) else ""
-
-
 def _states_of(module: ModuleType) -> dict[str, bytes]:
     """Returns the states of the random generators among a module's global variables, by file and name."""
     found = {}
@@ -282,14 +282,6 @@ def _states_of(module: ModuleType) -> dict[str, bytes]:
         elif issubclass(type(value), np.random.Generator):
             found[name] = pickle.dumps(value.bit_generator.state)
     return {f"{file_of(module)}: {name}": state for name, state in found.items()}
-
-
-def attributes_of(module: object) -> dict[str, Any]:
-    """Returns the attributes of a module. Does not execute a lazy module, as `getattr` would."""
-    try:
-        return object.__getattribute__(module, "__dict__")
-    except AttributeError:  # an object without attributes that a module has put in its place
-        return {}
 
 
 def _exchange(old: dict[str, ModuleType], new: dict[str, ModuleType]) -> None:

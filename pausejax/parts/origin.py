@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -58,6 +59,20 @@ def is_of_user(module: str, path: Path) -> bool:
     know the classes of a second copy.
     """
     return not of_others(path) and module.partition(".")[0] not in NEEDED
+
+
+def file_of(module: ModuleType | None) -> str:
+    """Returns the file of a module; "" if it has none."""
+    file = attributes_of(module).get("__file__")
+    return file if isinstance(file, str) else ""
+
+
+def attributes_of(module: object) -> dict[str, Any]:
+    """Returns the attributes of a module. Does not execute a lazy module, as `getattr` would."""
+    try:
+        return object.__getattribute__(module, "__dict__")
+    except AttributeError:  # an object without attributes that a module has put in its place
+        return {}
 
 
 def is_foreign(module: str) -> bool:

@@ -3,16 +3,18 @@
 import contextlib
 import contextvars
 import dataclasses
+import sys
+import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, overload
 
+from pausejax.parts.files import digest_of_file
 from pausejax.parts.origin import in_package, of_others
 from pausejax.parts.parameter import Parameter
 from pausejax.parts.part import Part, PartError
 from pausejax.parts.signature import read
-from pausejax.parts.source import digest_of_file
 from pausejax.spelling import nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,7 +74,7 @@ class Parts:
 
 
 _REGISTERED = Parts()
-_COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", default=_REGISTERED)
+_COLLECTING = contextvars.ContextVar[tuple[Parts, Container[Path]]]("parts", default=(_REGISTERED, ()))
 
 
 def registered_parts() -> Parts:
@@ -88,7 +90,7 @@ def find(category: str, part: str | Part) -> Part:
     """
     if isinstance(part, Part):
         return part
-    known = _COLLECTING.get().of(category)
+    known = _COLLECTING.get()[0].of(category)
     if part not in known:
         raise ValueError(
             f"{category}: there is no {part!r}{nearest(str(part), known)}; known: {', '.join(known)}"
@@ -97,10 +99,16 @@ def find(category: str, part: str | Part) -> Part:
 
 
 @contextlib.contextmanager
-def collecting() -> Iterator[Parts]:
-    """Collects the parts that are registered within the `with` block in a new layer, and yields it."""
+def collecting(own: Container[Path] = ()) -> Iterator[Parts]:
+    """Collects the parts that are registered within the `with` block in a new layer, and yields it.
+
+    Libraries that Python imports within it register their parts for the process: it executes them once.
+
+    Args:
+      own: files whose modules do not count as libraries, wherever they are.
+    """
     layer = Parts(_REGISTERED)
-    token = _COLLECTING.set(layer)
+    token = _COLLECTING.set((layer, own))
     try:
         yield layer
     finally:
@@ -124,8 +132,9 @@ def _same_content(one: Part, other: Part) -> bool:
 
 def _register(category: str, function: Function, **notes: Any) -> Function:
     part = read(category, function)
-    file = Path(part.file)
-    of_library = not in_package(part.file) and of_others(file.resolve()) and file.is_file()
+    layer, own = _COLLECTING.get()
+    file = Path(part.file).resolve()
+    of_library = not in_package(part.file) and file not in own and of_others(file) and file.is_file()
     part = dataclasses.replace(part, notes=notes, content=digest_of_file(file) if of_library else "")
     keywords = function.__kwdefaults__ or {}
     declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
@@ -136,8 +145,19 @@ def _register(category: str, function: Function, **notes: Any) -> Function:
         for name, parameter in declared.items():
             default = keywords[name] = part.parameters[name].default
             function.__annotations__[name] = Annotated[hints.get(name, type(default)), parameter]
-    _COLLECTING.get().add(part)
+    (_REGISTERED if _is_library_importing(own) else layer).add(part)
     return function
+
+
+def _is_library_importing(own: Container[Path]) -> bool:
+    """Returns whether the innermost module that is being imported is of this package or a library."""
+    frame: types.FrameType | None = sys._getframe()
+    while frame and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if not (frame and getattr(frame.f_globals.get("__spec__"), "_initializing", False)):
+        return False
+    file = Path(frame.f_code.co_filename).resolve()
+    return file not in own and of_others(file)
 
 
 def policy(function: Function) -> Function:

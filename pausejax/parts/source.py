@@ -6,8 +6,13 @@ import functools
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from pausejax.parts.files import digest_of_file
+from pausejax.parts.imports import places_of
+from pausejax.parts.isolation import OwnModules
+from pausejax.parts.part import PartError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +48,44 @@ class Source:
         return same and digests_of(self.elsewhere) == self.digests
 
 
+# The content of each compiled module when a study first read it.
+_COMPILED: dict[Path, bytes] = {}
+
+
+def source_of(entry: str, base: Path, module: str, own: OwnModules, reached: Mapping[str, Path]) -> Source:
+    """Returns the content of an entry: of all modules that it has imported or that its functions import."""
+    modules = {**reached, **{name: path.resolve() for name, path in own.files.items()}}
+    places = {path: path.resolve() for path in (*own.files.values(), *_links(base, modules))}
+    for name, path in modules.items():
+        if not path.is_file():
+            raise PartError(f"use: {entry}: the module {name} is in an archive: {path}. Unpack it")
+        if path not in own.contents:
+            own.contents[path] = path.read_bytes()
+        if path.suffix != ".py" and _COMPILED.setdefault(path, own.contents[path]) != own.contents[path]:
+            wrong = f"{path} has changed. Python imports a compiled module once: restart Python"
+            raise PartError(f"use: {entry}: {wrong}")
+    own.close(modules)
+    contents = {path: own.contents[path] for path in modules.values()}
+    # A link counts as a file too, because it decides which file is imported.
+    places |= {path: path for path in contents}
+    files = {
+        place.relative_to(base).as_posix(): contents[path]
+        for place, path in sorted(places.items())
+        if place.is_relative_to(base) and path.is_relative_to(base)
+    }
+    elsewhere = {name: path for name, path in modules.items() if not path.is_relative_to(base)}
+    digests = {name: hashlib.sha256(contents[path]).hexdigest() for name, path in elsewhere.items()}
+    return Source(entry, module, files, elsewhere, digests)
+
+
+def _links(base: Path, modules: Mapping[str, Path]) -> Iterator[Path]:
+    """Yields the paths under which Python finds modules in a folder. Some are links to the modules' files."""
+    for name, path in modules.items():
+        for place in places_of(base.joinpath(*name.split("."))):
+            if place.is_file() and place.resolve() == path:
+                yield place
+
+
 def unlike(source: Source, here: Source) -> list[str]:
     """Returns the files and modules whose content differs on this machine, or that only one of the two has.
 
@@ -73,16 +116,6 @@ def _digest(files: Mapping[str, bytes]) -> str:
 def digests_of(modules: Mapping[str, Path]) -> dict[str, str]:
     """Returns the SHA-256 of each module's file, by the module's name."""
     return {name: digest_of_file(path) for name, path in sorted(modules.items())}
-
-
-def digest_of_file(path: Path) -> str:
-    """Returns the SHA-256 of a file's content.
-
-    Raises:
-      OSError: the file can't be read.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Folders by entry and content. A plan that arrives again is unpacked to the same functions.

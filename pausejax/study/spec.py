@@ -17,7 +17,7 @@ from pausejax.analysis import schema
 from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import Layer, load
-from pausejax.parts.source import digest_of_file
+from pausejax.parts.files import digest_of_file
 from pausejax.spelling import nearest
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling

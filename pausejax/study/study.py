@@ -135,6 +135,8 @@ class Study:
     def outsiders(self) -> dict[tuple[str, str], str]:
         """Digests of the parts in use that are neither of the package nor in a file of `use`.
 
+        If a file of `use` registers a function of a library, the digest of the library's file counts.
+
         Raises:
           PartError: a part has no digest.
         """
@@ -142,10 +144,10 @@ class Study:
         used = {value for values in axes if isinstance(values, tuple) for value in values}
         used |= {policy.algorithm for policy in self.policies} | set(self.quantities)
         found = {
-            (category, name): digest_of(part)
+            (category, name): part.content if part.is_of_use else digest_of(part)
             for category in (self.kind.policy_category, *self.kind.categories, "quantity")
             for name, part in self.parts.of(category).items()
-            if name in used and not part.is_of_use
+            if name in used
         }
         return {place: digest for place, digest in found.items() if digest}
 

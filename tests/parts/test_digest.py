@@ -48,6 +48,10 @@ CHANGES = {
     "a closure": ("def make(n):\n    return lambda x: x * n\nC = make({v})", "C(2)"),
     "a default": ("def C(x, *, by={v}):\n    return x * by", "C(2)"),
     "a closure of a library": ("C = optax.scale({v})", "C.update(jnp.ones(1), None)[0].sum()"),
+    "a default that a library binds": (
+        "C = jax.nn.initializers.normal(0.5, [0, jnp.float32, jnp.bfloat16][{v}])",
+        "C(jax.random.key(0), (2,)).sum()",
+    ),
     "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
     "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
     "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
@@ -353,9 +357,12 @@ def constant(factor, default):
         again = played(2.0, 2.0) if change == "default" else played(3.0, 1.0)
         assert again[0] == 8.0
     (sent,) = [part for part in parts.registered_parts().own() if part.name == "installed_law"]
-    for other in ((dataclasses.replace(sent, content="of another machine"), ""), (sent, "another digest")):
+    for other in (
+        (dataclasses.replace(sent, content="of another machine"), digest_of(sent)),
+        (sent, "another digest"),
+    ):
         with pytest.raises(parts.PartError, match=r"installed_law: .*installed_laws\.py, or a module"):
-            extensions._unpack([], [other])
+            extensions._unpack([], [other], {})
     del sys.modules["installed_laws"]
     assert first[0] == 6.0 and first[1] != again[1]
 

@@ -3,17 +3,19 @@
 import builtins
 import importlib
 import importlib.util
+import pickle
 import shutil
 import signal
 import sys
 import threading
 import zipfile
 
+import cloudpickle
 import pytest
 
 import pausejax
 from pausejax import kinds
-from pausejax.parts import PartError, extensions, isolation, registered_parts, visits
+from pausejax.parts import PartError, isolation, registered_parts, source, visits
 from pausejax.study.spec import SpecError
 
 from .test_extensions import forget, identities, start_of, write
@@ -571,6 +573,8 @@ def test_a_module_of_use_may_be_installed_beside_libraries(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(str(library))
     layer = kinds.load(write(tmp_path / "study", use='["installed_parts"]')).parts
     assert layer.sources[0].files.keys() == {"installed_parts.py"}
+    assert pickle.loads(cloudpickle.dumps(layer)).get("policy", "first_ones")
+    assert "first_ones" not in registered_parts().of("policy")
 
 
 def test_lazy_modules_are_not_executed(tmp_path, monkeypatch):
@@ -603,7 +607,7 @@ def lazy(name):
 
 def test_a_compiled_module_that_has_changed_is_refused(tmp_path, monkeypatch):
     """Python would go on with the old one."""
-    monkeypatch.setattr(extensions, "_COMPILED", {})
+    monkeypatch.setattr(source, "_COMPILED", {})
     found = importlib.util.find_spec("xxlimited")  # an example that is installed with most Pythons
     if found is None or not found.has_location:
         pytest.skip("Python has no module xxlimited")
