@@ -240,7 +240,7 @@ class _Content:
             if not isinstance(how, str):
                 self.add([_state(one) for one in how], name)
             elif how.replace(".", "").isidentifier():
-                self._put(how)
+                self._put(getattr(value, "__module__", ""), how)
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")
 

@@ -52,6 +52,7 @@ CHANGES = {
         "C = jax.nn.initializers.normal(0.5, [0, jnp.float32, jnp.bfloat16][{v}])",
         "C(jax.random.key(0), (2,)).sum()",
     ),
+    "a function in C of another module": ("import cmath, math\nC = [cmath, math][{v} - 1].cos", "C(1).real"),
     "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
     "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
     "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
