@@ -2,7 +2,7 @@
 
 import collections
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -78,27 +78,6 @@ def make_room(jitted: Sequence[Any]) -> None:
     """
     if max(function._cache_size() for function in jitted) > _SHAPES_HELD:
         jax.clear_caches()
-
-
-_traced: dict[tuple[str, str], str] = {}
-"""Digests of the parts of one's own that this process has traced, by category and name.
-
-They are as global as the caches of JAX.
-"""
-
-
-def forget_changed(digests: Mapping[tuple[str, str], str]) -> None:
-    """Clears JAX's caches if a part of one's own is new or has changed since this process traced it.
-
-    JAX recognizes a function by its identity. So it does not trace a function again after a notebook has
-    changed a global value that the function reads. A new part may call functions that JAX has traced before.
-
-    Args:
-      digests: digests of the parts that are about to be traced, `Study.outsiders`.
-    """
-    if digests.items() - _traced.items():
-        jax.clear_caches()
-    _traced.update(digests)
 
 
 def padded(width: int, *, on_all: bool = False) -> int:

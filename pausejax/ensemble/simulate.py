@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pausejax.devices import forget_changed
 from pausejax.ensemble.loop import StaticConfig, World, advance, start, stream_order
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.parts import registered_parts
-from pausejax.parts.digest import digest_of
+from pausejax.parts.traces import forget_changed
 
 NUM_CLIENTS = 100
 
@@ -107,8 +106,7 @@ def simulate(
         if parameter.traced and name not in Hyper._fields
     }
     hyper = hyper_of(runs, pool)._replace(own=own)
-    if digest := digest_of(known[policy]):
-        forget_changed({("ensemble_policy", policy): digest})
+    forget_changed([("ensemble_policy", policy)])
     config = StaticConfig(
         known[policy], rounds, num_clients, record_every, rounds // record_every, int(runs.uplink.max())
     )

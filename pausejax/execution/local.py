@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pausejax.data.host import DataCache
-from pausejax.devices import forget, forget_changed, local_devices, make_room
+from pausejax.devices import forget, local_devices, make_room
 from pausejax.execution import events, memory, rounds
 from pausejax.execution.batches import Batch, groups_left, split
 from pausejax.execution.program import GroupProgram
 from pausejax.execution.rounds import BatchProgress, Progress
 from pausejax.execution.runtime import check_jax_settings
 from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.parts.traces import forget_changed
 from pausejax.study.runs import Group, policies_of
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan, Study

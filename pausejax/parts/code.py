@@ -7,7 +7,8 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pausejax.parts.origin import is_foreign_spec
+from pausejax.parts.origin import is_foreign, is_foreign_spec
+from pausejax.parts.values import is_lazy
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -41,6 +42,30 @@ def _attribute(module: types.ModuleType, name: str) -> Any:
     if name and not hasattr(module, name):
         return importlib.import_module(f"{module.__name__}.{name}")
     return getattr(module, name, module)
+
+
+def lazy_contents(value: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Yields what a function's code reads from a lazy package of the user, by name. Imports its modules.
+
+    Args:
+      value: any value; only a lazy module of the user has such contents.
+      code: the function's code. Code objects within it count too.
+    """
+    names = sorted(_names_of(code))
+    left, seen = [("", value)], set()
+    while left:
+        place, module = left.pop()
+        is_new = isinstance(module, types.ModuleType) and id(module) not in seen
+        seen.add(id(module))
+        for name in names if is_new and is_lazy(module) and not is_foreign(module.__name__) else ():
+            with contextlib.suppress(Exception):  # a call of the function reports the error
+                left.append((f"{place}.{name}", getattr(module, name)))
+                yield left[-1]
+
+
+def _names_of(code: types.CodeType) -> set[str]:
+    within = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return {*code.co_names}.union(*map(_names_of, within))
 
 
 def globals_of(code: types.CodeType) -> Iterator[str]:

@@ -14,26 +14,18 @@ import inspect
 import random
 import types
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pausejax.parts.code import globals_of, imports_of
+from pausejax.parts.code import globals_of, imports_of, lazy_contents
 from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library, of_others
 from pausejax.parts.part import Part, PartError
+from pausejax.parts.values import attributes, beside, contents_of, is_array, is_content, state
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
-_DESCRIBING = frozenset(
-    (
-        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
-        *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
-        *("__slotnames__", "_value2member_map_", "__hash__"),
-    )
-)
-"""Attributes of a class that do not change what the class does. Python adds some of them while a class is
-used."""
 _SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
 """Generators whose states differ in each process. Libraries hold them, for example in `scipy.stats.norm`."""
 
@@ -61,6 +53,7 @@ def digest_of(part: Part) -> str:
     content = _Content()
     try:
         content.add(part.function, part.name)
+        content.add(dict(part.groups), part.name)
         if not is_of_session(part):
             # The package may have made the function in another function, with values of the session.
             made_from = part.function.__code__, part.function.__defaults__, part.function.__kwdefaults__
@@ -102,7 +95,8 @@ class _Content:
           _NoDigest: the value has no digest.
         """
         if type(value) in _PLAIN:
-            self._put(type(value).__name__, repr(value))
+            # Python refuses to write more than 4,300 decimal digits.
+            self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
             return
         if id(value) in self._seen:
             self._put("again", self._seen[id(value)])
@@ -124,13 +118,12 @@ class _Content:
         elif isinstance(value, types.ModuleType):
             self._put("module", value.__name__)
             if not is_foreign(value.__name__):
-                own = {key: one for key, one in vars(value).items() if not key.startswith("__")}
-                self._add_all(own, name)
+                self._add_all(contents_of(value), name)
         elif isinstance(value, type):
             self._put("class", value.__module__, value.__qualname__)
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                self._add_all({key: one for key, one in vars(value).items() if _is_content(key)}, name)
+                self._add_all({key: one for key, one in vars(value).items() if is_content(key)}, name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
             for place, one in enumerate(value):
@@ -143,10 +136,10 @@ class _Content:
         elif isinstance(value, set | frozenset):
             self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
             self._add_subclass(value, name)
-        elif _is_array(value):
+        elif is_array(value):
             self._add_array(value, name)
-            if beside := _beside(value):
-                self.add(beside, name)
+            if more := beside(value):
+                self.add(more, name)
             self._add_subclass(value, name)
         else:
             self._add_object(value, name)
@@ -167,19 +160,25 @@ class _Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
-            self._add_all(_attributes(function, "__"), name)
+            self._add_all(attributes(function, "__"), name)
             for imported in imports_of(code, function.__globals__):
-                self.add(imported, name)
+                self._add_read(imported, name, code)
             for key in sorted(set(globals_of(code)) & function.__globals__.keys()):
                 self._put(key)
-                self.add(function.__globals__[key], key)
+                self._add_read(function.__globals__[key], key, code)
         for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._put(key)
             try:
                 found = cell.cell_contents
             except ValueError:  # the variable is assigned later
                 continue
-            self.add(found, f"{name}.{key}")
+            self._add_read(found, f"{name}.{key}", code)
+
+    def _add_read(self, value: Any, name: str, code: types.CodeType) -> None:
+        """Adds a value that a function's code reads; of a lazy package also what the code reads there."""
+        read = dict(lazy_contents(value, code))
+        self.add(value, name)
+        self._add_all(read, name)
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
@@ -206,7 +205,7 @@ class _Content:
     def _add_subclass(self, value: Any, name: str) -> None:
         """Adds what a value of a subclass has beside its numbers or members."""
         if not is_of_library(type(value)):
-            self.add((type(value), _attributes(value, "__")), name)
+            self.add((type(value), attributes(value, "__")), name)
         elif isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as `np.matrix`
             self._put(type(value).__qualname__)
 
@@ -222,13 +221,13 @@ class _Content:
         elif isinstance(value, types.MethodType):
             self.add((value.__self__, value.__func__), name)
         elif isinstance(value, functools.partial):
-            self.add((value.func, value.args, value.keywords, _attributes(value, "__")), name)
+            self.add((value.func, value.args, value.keywords, attributes(value, "__")), name)
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
             # Such as a jitted function, or a cached function.
             self.add(wrapped, name)
-            self._add_all(_attributes(value, "_" if is_of_library(type(value)) else "__"), name)
+            self._add_all(attributes(value, "_" if is_of_library(type(value)) else "__"), name)
         elif any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES):
             pass
         else:
@@ -238,57 +237,11 @@ class _Content:
             except Exception as error:
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
             if not isinstance(how, str):
-                self.add([_state(one) for one in how], name)
+                self.add([state(one) for one in how], name)
             elif how.replace(".", "").isidentifier():
                 self._put(getattr(value, "__module__", ""), how)
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")
-
-
-def _is_content(key: str) -> bool:
-    """Returns whether an attribute of a class says what the class does."""
-    made_from_fields = key.startswith("__pydantic_") and key != "__pydantic_fields__"
-    return key not in _DESCRIBING and not made_from_fields
-
-
-def _state(part: Any) -> Any:
-    """Returns one part of an object's state, without the number that flax gives each module."""
-    if isinstance(part, dict):
-        return {key: one for key, one in part.items() if type(one).__qualname__ != "FlaxId"}
-    return list(part) if isinstance(part, Iterator) else part
-
-
-def _is_array(value: Any) -> bool:
-    """Returns whether a value is an array of any library; variables of flax are objects, not arrays."""
-    kind = type(value)
-    of_flax = kind.__module__.partition(".")[0] == "flax"
-    return hasattr(kind, "__array__") and hasattr(kind, "dtype") and not of_flax
-
-
-def _attributes(value: Any, hidden: str) -> dict[str, Any]:
-    """Returns the attributes of a value whose names do not begin with `hidden`."""
-    members = [vars(kind).items() for kind in type(value).__mro__]
-    slots = [key for items in members for key, one in items if isinstance(one, types.MemberDescriptorType)]
-    found = {key: getattr(value, key) for key in slots if hasattr(value, key)}
-    found |= getattr(value, "__dict__", {})
-    return {key: one for key, one in found.items() if not key.startswith(hidden)}
-
-
-def _beside(array: Any) -> tuple[Any, ...]:
-    """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
-    library = type(array).__module__.partition(".")[0]
-    if isinstance(array, np.ma.MaskedArray):
-        return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
-    if library == "pandas":
-        kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
-        categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)
-        names = None if index is None else (np.asarray(index), list(index.names))
-        return categories, names, getattr(array, "name", None), getattr(array, "attrs", None)
-    if library == "xarray":
-        coords = getattr(array, "coords", {})
-        beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
-        return array.dims, beside, getattr(array, "name", None), array.attrs
-    return ()
 
 
 def _alone(value: Any, name: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import devices, kinds, parts
-from pausejax.parts import extensions
+from pausejax import kinds, parts
+from pausejax.parts import extensions, traces
 from pausejax.parts.digest import digest_of
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -30,6 +30,7 @@ def noted(snapshot):
 """
 CHANGES = {
     "a number": ("C = {v}", "C"),
+    "a number of many digits": ("C = 2**20000 + {v}", "C % 7"),
     "a word": ("C = 'a{v}'", "len(C)"),
     "a table": ("C = {{'a': [1, (2, {v})]}}", "C['a'][0]"),
     "a set": ("C = {{'a', 'b', 'c', 'd', '{v}'}}", "len(C)"),
@@ -321,6 +322,76 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
     assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
 
 
+GROUPED = """
+@dataclasses.dataclass(frozen=True)
+class Group:
+    at: int = 1
+    def twice(self):
+        return self.at * {factor}
+@parts.policy
+def grouped(*, num_clients: int, group: Group):
+    return group.twice()
+"""
+
+
+def test_the_class_of_an_argument_counts(own_parts):
+    """Only its annotation names it."""
+    found = []
+    for factor in (2, 3, 2):
+        exec(compile(BEFORE + GROUPED.format(factor=factor), "<cell>", "exec"), {"__name__": "notebook"})
+        found.append(digest_of(parts.registered_parts().get("policy", "grouped")))
+    assert found[0] == found[2] != found[1]
+
+
+LAZY = """
+import importlib
+FACTOR = 1
+def __getattr__(name):
+    if name in ("helpers", "deeper", "drawing"):
+        return importlib.import_module(__name__ + "." + name)
+    if name == "SCALE":
+        return VALUE * FACTOR
+    raise AttributeError(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "changed"),
+    [
+        ("lab.helpers.C", "helpers.py"),
+        ("lab.deeper.helpers.C", "deeper/helpers.py"),
+        ("(lambda: lab.helpers.C)()", "helpers.py"),
+        ("lab.SCALE", "__init__.py"),
+    ],
+)
+@pytest.mark.parametrize("within", [False, True])
+def test_what_a_part_reads_from_a_lazy_package_counts(tmp_path, monkeypatch, reads, changed, within):
+    """Whether or not it has been imported; other modules of the package may be imported later."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = []
+    for scale in (1, 2, 1):
+        for name in [one for one in sys.modules if one.startswith("lazy_lab")]:
+            del sys.modules[name]
+        for folder in (tmp_path / "lazy_lab", tmp_path / "lazy_lab" / "deeper"):
+            folder.mkdir(exist_ok=True)
+            (folder / "__init__.py").write_text(LAZY.replace("VALUE", "1"))
+            (folder / "helpers.py").write_text("C = 1\n")
+            (folder / "drawing.py").touch()
+        text = LAZY.replace("VALUE", str(scale)) if changed == "__init__.py" else f"C = {scale}\n"
+        (tmp_path / "lazy_lab" / changed).write_text(text)
+        importlib.invalidate_caches()
+        start = (
+            "def read():\n    import lazy_lab as lab\n" if within else "import lazy_lab as lab\ndef read():\n"
+        )
+        part = define(f"{BEFORE}{start}    return {reads}\n{QUANTITY.format(reads='read()')}")
+        found.append(digest_of(part))
+        assert part.function(None) == scale
+        importlib.import_module("lazy_lab.drawing")
+        assert digest_of(part) == found[-1]
+    assert found[0] == found[2] != found[1]
+
+
 @pytest.mark.parametrize("change", ["upgrade", "closure", "default"])
 def test_the_part_of_a_library_counts_as_it_was_imported(tmp_path, monkeypatch, own_parts, change):
     """Its file may be another when the study is played. A function of the library may have made the part."""
@@ -476,12 +547,16 @@ def noted_too(snapshot):
 def test_a_changed_constant_is_read_by_functions_that_were_traced_elsewhere(own_parts, monkeypatch):
     space = {"__name__": "notebook"}
     exec(compile(BEFORE + SHARED, "<cell>", "exec"), space)
-    small = {"mode": "bandit", "rounds": 3, "num_clients": 4, "clients_per_round": 2}
-    monkeypatch.setattr(devices, "_traced", {})  # as in a new process
+    small = {"mode": "bandit", "rounds": 3, "clients_per_round": 2}
+    monkeypatch.setattr(traces, "_traced", {})  # as in a new process
     assert space["helper"]() == 1  # a user's own call
-    for value, name in (3.0, "noted"), (2.0, "noted_too"), (2.0, "noted"), (1.0, "noted_too"):
+    for clients, value, name in (
+        *((4, 3.0, "noted"), (4, 2.0, "noted_too"), (4, 2.0, "noted"), (4, 1.0, "noted_too")),
+        (5, 2.0, "noted"),  # as when JAX traced it last, but not as when it traced the other part
+    ):
         space["C"] = value
-        assert (pausejax.simulate("random", **small, quantities=[name])[name] == value).all()
+        result = pausejax.simulate("random", **small, num_clients=clients, quantities=[name])
+        assert (result[name] == value).all()
 
 
 @pytest.mark.slow

@@ -1,0 +1,83 @@
+"""Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+_DESCRIBING = frozenset(
+    (
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
+        *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
+        *("__slotnames__", "_value2member_map_", "__hash__"),
+    )
+)
+"""Attributes of a class that do not change what the class does. Python adds some of them while a class is
+used."""
+
+
+def contents_of(module: types.ModuleType) -> dict[str, Any]:
+    """Returns the global variables of a module, without those that Python adds.
+
+    A lazy module has a function `__getattr__`, which is content too. It often imports the modules of its
+    package. These are left out: more of them may be imported later.
+    """
+    found = {key: one for key, one in vars(module).items() if not key.startswith("__")}
+    if is_lazy(module):
+        modules = {key for key, one in found.items() if isinstance(one, types.ModuleType)}
+        inside = {key for key in modules if found[key].__name__ == f"{module.__name__}.{key}"}
+        found = {key: one for key, one in found.items() if key not in inside}
+        found["__getattr__"] = vars(module)["__getattr__"]
+    return found
+
+
+def is_lazy(module: types.ModuleType) -> bool:
+    """Returns whether a module has a function that makes variables when they are first read."""
+    return "__getattr__" in vars(module)
+
+
+def is_content(key: str) -> bool:
+    """Returns whether an attribute of a class says what the class does."""
+    made_from_fields = key.startswith("__pydantic_") and key != "__pydantic_fields__"
+    return key not in _DESCRIBING and not made_from_fields
+
+
+def state(part: Any) -> Any:
+    """Returns one part of an object's state, without the number that flax gives each module."""
+    if isinstance(part, dict):
+        return {key: one for key, one in part.items() if type(one).__qualname__ != "FlaxId"}
+    return list(part) if isinstance(part, Iterator) else part
+
+
+def is_array(value: Any) -> bool:
+    """Returns whether a value is an array of any library; variables of flax are objects, not arrays."""
+    kind = type(value)
+    of_flax = kind.__module__.partition(".")[0] == "flax"
+    return hasattr(kind, "__array__") and hasattr(kind, "dtype") and not of_flax
+
+
+def attributes(value: Any, hidden: str) -> dict[str, Any]:
+    """Returns the attributes of a value whose names do not begin with `hidden`."""
+    members = [vars(kind).items() for kind in type(value).__mro__]
+    slots = [key for items in members for key, one in items if isinstance(one, types.MemberDescriptorType)]
+    found = {key: getattr(value, key) for key in slots if hasattr(value, key)}
+    found |= getattr(value, "__dict__", {})
+    return {key: one for key, one in found.items() if not key.startswith(hidden)}
+
+
+def beside(array: Any) -> tuple[Any, ...]:
+    """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
+    library = type(array).__module__.partition(".")[0]
+    if isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
+    if library == "pandas":
+        kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
+        categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)
+        names = None if index is None else (np.asarray(index), list(index.names))
+        return categories, names, getattr(array, "name", None), getattr(array, "attrs", None)
+    if library == "xarray":
+        coords = getattr(array, "coords", {})
+        beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
+        return array.dims, beside, getattr(array, "name", None), array.attrs
+    return ()
