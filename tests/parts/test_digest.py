@@ -381,9 +381,8 @@ def test_what_a_part_reads_from_a_lazy_package_counts(tmp_path, monkeypatch, rea
         text = LAZY.replace("VALUE", str(scale)) if changed == "__init__.py" else f"C = {scale}\n"
         (tmp_path / "lazy_lab" / changed).write_text(text)
         importlib.invalidate_caches()
-        start = (
-            "def read():\n    import lazy_lab as lab\n" if within else "import lazy_lab as lab\ndef read():\n"
-        )
+        lines = ["import lazy_lab as lab", "def read():"]
+        start = f"{lines[1]}\n    {lines[0]}\n" if within else f"{lines[0]}\n{lines[1]}\n"
         part = define(f"{BEFORE}{start}    return {reads}\n{QUANTITY.format(reads='read()')}")
         found.append(digest_of(part))
         assert part.function(None) == scale
