@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pausejax.parts.digest import digest_of, is_of_session
+from pausejax.parts.digest import digest_of
 from pausejax.parts.parameter import File
 from pausejax.parts.part import CATEGORIES, Part, PartError
 from pausejax.spelling import nearest
@@ -22,7 +22,7 @@ class Bound:
     traced: tuple[str, ...]
     """Names of the values that are given later and differ between the runs of a program."""
     digest: str = ""
-    """Digest of a part that this session defines; "" for other parts.
+    """Digest of a part; "" for the parts of this package and of files of `use`.
 
     A notebook can redefine objects that the part uses. Then the digest changes, and a new program is
     compiled.
@@ -72,5 +72,5 @@ def bind(
         part.function,
         tuple(sorted((name, value) for name, value in statics.items() if name not in traced)),
         tuple(sorted(traced)),
-        digest_of(part) if is_of_session(part) else "",
+        "" if part.is_of_use else digest_of(part),
     )

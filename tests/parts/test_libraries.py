@@ -6,6 +6,7 @@ import sys
 import threading
 
 import cloudpickle
+import numpy as np
 import pytest
 
 import pausejax
@@ -98,6 +99,17 @@ def test_a_librarys_function_that_a_file_registers_counts_with_its_file(tmp_path
     assert all((one == other) == (not quantity) for one, other in zip(first, again, strict=True))
     with pytest.raises(PartError, match=r"made: .*spare_library\.py, .* has another content on this"):
         pickle.loads(sent)
+
+
+def test_a_changed_closure_of_a_librarys_part_makes_another_program(library):
+    library(1)
+    value = np.zeros(1)
+    importlib.import_module("spare_library").constant(value)
+    part = parts.registered_parts().get("quantity", "made")
+    first = parts.bind(part, {})
+    assert first == parts.bind(part, {})
+    value += 1
+    assert first != parts.bind(part, {})
 
 
 def test_a_helper_that_a_function_imports_registers_no_parts(tmp_path, own_parts):
