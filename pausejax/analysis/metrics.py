@@ -167,10 +167,9 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of each run's values so far, [runs, n]; NaN where a value is missing."""
-    present = ~np.isnan(values)
-    summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
-    return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
+    """Returns the mean of each run's values so far, [runs, n]; NaN where `_running_total` is NaN."""
+    count = np.cumsum(~np.isnan(values), axis=1)
+    return _running_total(values) / np.maximum(count, 1)
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from pausejax.federated.batches import prepare, scale
 from pausejax.federated.kept import weights_of
 from pausejax.federated.learning import Learning
 from pausejax.federated.modules import Weights
+from pausejax.parts.traces import forget_changed
 from pausejax.study.plan import make_plan
 from pausejax.study.runs import Group
 from pausejax.study.study import Study
@@ -50,6 +51,7 @@ def models(study: Study, result: xr.Dataset, cache: DataCache) -> list[KeptModel
             f"result: {len(unknown)} of {len(identities)} runs do not belong to the result's spec. A data "
             "file or a file of user parts has changed, or this folder holds another file of its name"
         )
+    forget_changed(study.outsiders)
     built: dict[str, tuple[Learning, Callable[[Weights, Any], jax.Array]]] = {}
     found, personal = result["final_model"].values, "client_models" in result
     of_clients = result["client_models"].values if personal else None

@@ -50,6 +50,9 @@ def tasks_of(study: Study) -> list[Task]:
                 f"{part.where}: metric_name = {task.metric_name!r}: must be an identifier, and not the name "
                 "of another variable, coordinate, metric or key of the study"
             )
+        if task.metric_name == "test_accuracy" and (task.unit != "1" or not task.higher_is_better):
+            wrong = "is a share, and higher is better. Choose another name"
+            raise PartError(f"{part.where}: metric_name = {task.metric_name!r}: {wrong}")
         for other in found:
             same = other.metric_name == task.metric_name
             if same and (other.higher_is_better, other.unit) != (task.higher_is_better, task.unit):

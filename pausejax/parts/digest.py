@@ -23,7 +23,15 @@ import numpy as np
 from pausejax.parts.code import globals_of, imports_of, lazy_contents
 from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library, of_others
 from pausejax.parts.part import Part, PartError
-from pausejax.parts.values import attributes, beside, contents_of, is_array, is_content, state
+from pausejax.parts.values import (
+    attributes,
+    beside,
+    contents_of,
+    is_array,
+    is_content,
+    pytree_functions,
+    state,
+)
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 _SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
@@ -105,7 +113,7 @@ class _Content:
         self._alive.append(value)  # if it were freed, another value could get its id
         try:
             self._add_one(value, name)
-        except (_NoDigest, RecursionError) as error:
+        except Exception as error:  # such as a deleted array
             raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
 
     def _add_one(self, value: Any, name: str) -> None:
@@ -124,6 +132,7 @@ class _Content:
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
                 self._add_all({key: one for key, one in vars(value).items() if is_content(key)}, name)
+                self.add(pytree_functions(value), name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
             for place, one in enumerate(value):
@@ -134,7 +143,7 @@ class _Content:
                 self.add(key, name)
                 self.add(one, f"{name}[{key!r}]")
         elif isinstance(value, set | frozenset):
-            self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
+            self._put(type(value).__name__, *sorted(self._alone(one, name) for one in value))
             self._add_subclass(value, name)
         elif is_array(value):
             self._add_array(value, name)
@@ -143,6 +152,13 @@ class _Content:
             self._add_subclass(value, name)
         else:
             self._add_object(value, name)
+
+    def _alone(self, member: Any, name: str) -> str:
+        """Returns the digest of a member of a set. The member may reach the set again."""
+        content = _Content()
+        content._seen = {**self._seen}
+        content.add(member, name)
+        return content.digest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
         for key in sorted(values):
@@ -156,6 +172,8 @@ class _Content:
             self._put("function", home, function.__qualname__)
             if "<locals>" in function.__qualname__:  # made by a call, whose arguments may be defaults
                 self.add((function.__defaults__, function.__kwdefaults__), name)
+            if function.__name__ == "<lambda>":
+                self._add_code(code, name)
         else:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
@@ -172,6 +190,8 @@ class _Content:
                 found = cell.cell_contents
             except ValueError:  # the variable is assigned later
                 continue
+            if type(found) is int and home.partition(".")[0] == "optax":
+                found = float(found)  # schedules do this when they are first called
             self._add_read(found, f"{name}.{key}", code)
 
     def _add_read(self, value: Any, name: str, code: types.CodeType) -> None:
@@ -242,9 +262,3 @@ class _Content:
                 self._put(getattr(value, "__module__", ""), how)
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")
-
-
-def _alone(value: Any, name: str) -> str:
-    content = _Content()
-    content.add(value, name)
-    return content.digest()

@@ -5,10 +5,12 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import jax
 
+from pausejax.parts.origin import of_others
 from pausejax.parts.parameter import MISSING, File, Parameter
 from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 
@@ -30,7 +32,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
     """
     kind = CATEGORIES[category]
     name = getattr(function, "__name__", "")
-    file = inspect.getsourcefile(inspect.unwrap(function)) or function.__module__
+    file = _file_of(function)
     where = f"{file}: {category} {name or function}"
     if not name.isidentifier():
         raise PartError(f"{where}: must be a function with a name")
@@ -62,6 +64,19 @@ def read(category: str, function: Callable[..., Any]) -> Part:
     if parameters and not kind.own:
         raise PartError(f"{where}: {next(iter(parameters))}: a {category} must have no parameters of its own")
     return Part(category, name, function, parameters, tuple(given), groups, str(file))
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    """Returns the file of a function, or its module.
+
+    A decorated function may be the user's or a library's, and so may its decorators. The user's count.
+    """
+    decorated: list[Any] = []
+    innermost = inspect.unwrap(function, stop=decorated.append)
+    functions = [one for one in (innermost, *reversed(decorated)) if isinstance(one, types.FunctionType)]
+    files = [inspect.getsourcefile(one) or str(one.__globals__.get("__name__")) for one in functions]
+    of_user = (file for file in files if not of_others(Path(file).resolve()))
+    return next(of_user, files[0] if files else function.__module__)
 
 
 def parameters_of(group: Any, section: str) -> dict[str, Parameter]:

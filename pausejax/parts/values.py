@@ -1,5 +1,6 @@
 """Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
 
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -43,6 +44,13 @@ def is_content(key: str) -> bool:
     return key not in _DESCRIBING and not made_from_fields
 
 
+def pytree_functions(kind: type) -> tuple[Any, ...]:
+    """Returns the functions by which JAX takes objects of a class apart and makes them; () if none."""
+    # JAX has no public function for this. If its module is not imported, no class is registered.
+    registry = getattr(sys.modules.get("jax._src.tree_util"), "_registry", {})
+    return (registry[kind].to_iter, registry[kind].from_iter) if kind in registry else ()
+
+
 def state(part: Any) -> Any:
     """Returns one part of an object's state, without the number that flax gives each module."""
     if isinstance(part, dict):
@@ -75,7 +83,8 @@ def beside(array: Any) -> tuple[Any, ...]:
         kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
         categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)
         names = None if index is None else (np.asarray(index), list(index.names))
-        return categories, names, getattr(array, "name", None), getattr(array, "attrs", None)
+        own = list(getattr(array, "names", ())) or getattr(array, "name", None)
+        return categories, names, own, getattr(array, "attrs", None)
     if library == "xarray":
         coords = getattr(array, "coords", {})
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}

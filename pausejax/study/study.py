@@ -158,14 +158,14 @@ class Study:
         return {"mode": self.mode, "rounds": self.rounds, "eval_every": self.eval_every, **limit}
 
     def code(self, algorithm: str, values: Mapping[str, Any]) -> list[str]:
-        """Returns the digests of all files of `use`, in order, and of the run's other parts of one's own."""
+        """Returns the digests of all files of `use`, in order, and names and digests of other own parts."""
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {
             *named.items(),
             (self.kind.policy_category, algorithm),
             *(("quantity", n) for n in self.quantities),
         }
-        outside = sorted(digest for place, digest in self.outsiders.items() if place in used)
+        outside = sorted(f"{' '.join(at)} {digest}" for at, digest in self.outsiders.items() if at in used)
         return [*(source.digest for source in self.parts.sources), *outside]
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:

@@ -125,6 +125,19 @@ def test_what_describes_a_metric_depends_on_no_parameter(own_parts):
             maximize(*policies, **task)
 
 
+@pytest.mark.parametrize("unlike", [{"unit": "%"}, {"higher_is_better": False}])
+def test_an_accuracy_is_a_share_of_which_the_higher_is_better(own_parts, unlike):
+    """Tables show it in percent, and `best` looks for the highest."""
+
+    @pausejax.task
+    def own():
+        return tasks.classification()._replace(**unlike)
+
+    asked = {"policy": [{"name": "random"}], "training": {"task": "own"}}
+    with pytest.raises(ValueError, match="task own: metric_name = 'test_accuracy': is a share"):
+        kinds.parse(asked).outputs  # noqa: B018
+
+
 def test_the_last_round_must_be_evaluated(result):
     """So accuracy and time are those of one round."""
     evaluated = result["eval_round"].values

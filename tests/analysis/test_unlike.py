@@ -87,10 +87,12 @@ def test_a_search_says_what_its_policies_fix_unlike():
     )
 
 
-def test_a_sum_goes_on_after_a_round_without_a_value():
+def test_a_sum_or_a_mean_goes_on_after_a_round_without_a_value():
     values = np.array([[1, np.nan, 2, 4, np.nan], [np.nan, 3, 5, np.nan, np.nan], [np.nan] * 5])
     expected = [[1, 1, 3, 7, np.nan], [np.nan, 3, 8, np.nan, np.nan], [np.nan] * 5]
     np.testing.assert_array_equal(RUNNING["total"](values), expected)
+    means = [[1, 1, 3 / 2, 7 / 3, np.nan], [np.nan, 3, 4, np.nan, np.nan], [np.nan] * 5]
+    np.testing.assert_allclose(RUNNING["mean"](values), means, rtol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["last", "total", "mean"])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -54,6 +55,30 @@ CHANGES = {
         "C(jax.random.key(0), (2,)).sum()",
     ),
     "a function in C of another module": ("import cmath, math\nC = [cmath, math][{v} - 1].cos", "C(1).real"),
+    "the functions of a pytree": (
+        "class C:\n    pass\njax.tree_util.register_pytree_node(C, lambda c: ((), {v}), lambda aux, _: C())",
+        "jax.tree.structure(C()).num_leaves",
+    ),
+    "the fields of a pytree": (
+        "@dataclasses.dataclass\nclass C:\n    a: int = 1\n    b: int = 2\n"
+        "jax.tree_util.register_dataclass(C, ['ab'[{v} - 1]], ['ba'[{v} - 1]])",
+        "jax.tree.leaves(C())[0]",
+    ),
+    "a set of a class that holds it": (
+        "class C:\n    kinds = set()\n    def __init_subclass__(cls):\n        C.kinds.add(cls)\n"
+        "class D(C):\n    at = {v}\nclass E(C):\n    at = 7",
+        "sum(kind.at for kind in C.kinds)",
+    ),
+    "names of an index": (
+        "import pandas as pd\n"
+        "D = pd.MultiIndex.from_tuples([(1, 2), (2, 1)], names=list(['pq', 'qp'][{v} - 1]))\n"
+        "C = pd.DataFrame(dict(a=[1, 5]), index=D)",
+        "float(C.xs(1, level='p')['a'].sum())",
+    ),
+    "a lambda of a library": (
+        "from flax.linen import module\nC = [module.tuple_reduce, module.tuple_init][{v} - 1]",
+        "(0 if C else 1)",
+    ),
     "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
     "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
     "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
@@ -309,6 +334,7 @@ def test_a_digest_is_the_same_in_every_process():
             "@D\ndef C():\n    return 1",
             "C, a FunctionWrapper",
         ),
+        ("C = jnp.ones(2)\nC.delete()", "C"),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
     ],
 )
@@ -332,6 +358,37 @@ class Group:
 def grouped(*, num_clients: int, group: Group):
     return group.twice()
 """
+
+
+WRAPPED = """
+from pausejax.network import Law, laws
+C = {factor}
+@functools.wraps(laws.lognormal)
+def slower(**arguments):
+    law = laws.lognormal(**arguments)
+    return Law(lambda key: C * law.sample(key))
+slower.__name__ = "slower"
+parts.latency(slower)
+"""
+
+
+def test_a_part_around_a_part_of_this_package_has_a_digest(own_parts):
+    found = []
+    for factor in (1.0, 2.0, 1.0):
+        exec(compile(BEFORE + WRAPPED.format(factor=factor), "<cell>", "exec"), {"__name__": "notebook"})
+        found.append(digest_of(parts.registered_parts().get("latency", "slower")))
+    assert "" != found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize(
+    "schedule", ["cosine_decay_schedule(1.0, 90)", "warmup_cosine_decay_schedule(0.0, 1.0, 10, 100)"]
+)
+def test_the_first_call_of_a_schedule_changes_nothing(schedule):
+    """Although optax rounds a number of steps then."""
+    part = define(f"{BEFORE}C = optax.{schedule}\n{QUANTITY.format(reads='C(3)')}")
+    first = digest_of(part)
+    part.function(None)
+    assert digest_of(part) == first
 
 
 def test_the_class_of_an_argument_counts(own_parts):
@@ -556,6 +613,49 @@ def test_a_changed_constant_is_read_by_functions_that_were_traced_elsewhere(own_
         space["C"] = value
         result = pausejax.simulate("random", **small, num_clients=clients, quantities=[name])
         assert (result[name] == value).all()
+
+
+NET = """
+SLOPE = 1.0
+@jax.jit
+def last(x):
+    return SLOPE * x
+@parts.model
+def net(*, num_outputs: int) -> nn.Module:
+    'One layer.'
+    return nn.Sequential([nn.Dense(num_outputs), last])
+"""
+
+
+@pytest.mark.slow
+def test_kept_models_are_applied_with_the_constants_of_their_study(tmp_path, own_parts):
+    """Although JAX has traced the same function for the model of another study."""
+    space = {"__name__": "notebook"}
+    code = BEFORE + "from pausejax.data import Dataset" + TASK + NET
+    exec(compile(code, "<cell>", "exec"), space)
+    small = {"rounds": 1, "eval_every": 1, "num_clients": 4, "clients_per_round": 2, "dataset": "waves"}
+    small |= {"task": "noted", "model": "net", "private": False, "keep_models": True}
+    inputs = np.ones((3, 1), np.float32)
+    for again in (False, True):
+        for slope in (1.0, 2.0):
+            space["SLOPE"] = slope
+            out = tmp_path / str(slope)
+            result = pausejax.open(out) if again else pausejax.simulate("random", **small, out=out)
+            (model,) = pausejax.models(result)
+            kernel, bias = sorted(jax.tree.leaves(model.weights), key=np.ndim, reverse=True)
+            expected = slope * (inputs @ kernel + bias)
+            np.testing.assert_allclose(model.apply(model.weights, inputs), expected, rtol=1e-5)
+
+
+def test_parts_that_exchange_their_names_change_the_identity(own_parts):
+    text = "@parts.quantity\ndef {}(snapshot):\n    'A number.'\n    return jnp.float32({})\n"
+    document = {"mode": "bandit", "rounds": 3, "policy": [{"name": "random"}], "quantities": ["one", "two"]}
+    found = []
+    for names in (("one", "two"), ("two", "one")):
+        cells = BEFORE + "".join(text.format(name, value) for value, name in enumerate(names))
+        exec(compile(cells, "<cell>", "exec"), {"__name__": "notebook"})
+        found.append(make_plan(kinds.parse(document)).identities)
+    assert found[0] != found[1]
 
 
 @pytest.mark.slow
