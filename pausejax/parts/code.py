@@ -51,13 +51,13 @@ def lazy_contents(value: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]
       value: any value; only a lazy module of the user has such contents.
       code: the function's code. Code objects within it count too.
     """
-    names = sorted(_names_of(code))
     left, seen = [("", value)], set()
     while left:
         place, module = left.pop()
-        is_new = isinstance(module, types.ModuleType) and id(module) not in seen
+        if not isinstance(module, types.ModuleType) or id(module) in seen:
+            continue
         seen.add(id(module))
-        for name in names if is_new and is_lazy(module) and not is_foreign(module.__name__) else ():
+        for name in sorted(_names_of(code)) if is_lazy(module) and not is_foreign(module.__name__) else ():
             with contextlib.suppress(Exception):  # a call of the function reports the error
                 left.append((f"{place}.{name}", getattr(module, name)))
                 yield left[-1]
