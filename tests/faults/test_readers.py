@@ -35,7 +35,10 @@ while True:
         print(store, flush=True)
         time.sleep(rng.uniform(0, 0.3))
 """
-SAID = ("has been extended or removed since it was opened. Open it again", "another process is extending")
+SAID = (
+    "has been extended or removed since it was opened. Open it again",
+    "is extending results.zarr. Open it again later",
+)
 
 
 @pytest.mark.slow
