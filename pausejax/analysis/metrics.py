@@ -254,6 +254,6 @@ def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
     if maximize is None:
         raise ValueError(
             f"metric {name!r}: neither more nor less is better by definition. Give maximize=True or "
-            "maximize=False"
+            "maximize=False; for a quantity of your own, give it to the decorator"
         )
     return maximize

@@ -115,6 +115,8 @@ def is_sum(result: xr.Dataset, metric: str) -> bool:
 
 def _played(result: xr.Dataset, metric: str) -> np.ndarray:
     """Returns the number of rounds that each run played, [runs], which `metric` needs."""
+    if ROUNDS in result.coords:  # of ensembles
+        return result[ROUNDS].values
     if "elapsed" not in result:
         raise ValueError(
             f"result: lacks elapsed, which tells in which round a run ended. {metric} needs it. Select this "

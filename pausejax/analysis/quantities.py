@@ -85,6 +85,12 @@ class Metric(NamedTuple):
         """The label of the metric's axis in charts, with the unit."""
         return self.label or (f"{self.meaning} ({self.unit})" if self.unit else self.meaning)
 
+    @property
+    def short_label(self) -> str:
+        """The label of the metric's axis; without a label its name with the unit."""
+        words = self.name.replace("_", " ")
+        return self.label or (f"{words} ({self.unit})" if self.unit else words)
+
 
 def as_json(metrics: Mapping[str, Metric]) -> str:
     """Returns a table of metrics as JSON, for the attributes of a result."""

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from pausejax import network, privacy
@@ -23,7 +24,7 @@ from pausejax.clients.variables import (
     client_metric_name,
 )
 from pausejax.federated.tasks import Task, build
-from pausejax.parts import Part, PartError
+from pausejax.parts import File, Part, PartError
 from pausejax.study.checks import together, values_of
 from pausejax.study.study import Outputs, Study
 from pausejax.study.vocabulary import COORDINATES
@@ -127,31 +128,43 @@ def variables(study: Study) -> dict[str, Variable]:
         if study.client_metrics:
             found[client_metric_name(task)] = client_metric(task)[0]
             taken |= client_metric(task)[1].keys()
-        for name in ("train_loss", "test_loss"):
-            found[name] = found[name]._replace(units=task.loss_unit)
+    for name in ("train_loss", "test_loss") if learns(study.mode) else ():
+        found[name] = found[name]._replace(units=_loss_units(study))
     return found | variables_of(study, taken | found.keys())
 
 
+def _loss_units(study: Study) -> str:
+    return " or ".join(dict.fromkeys(task.loss_unit for task in tasks_of(study)))
+
+
 def _protected(study: Study) -> set[str]:
-    """Returns the units that ε protects under the mechanisms of a study, such as "per update"."""
+    """Returns what ε protects under the mechanisms of a study, such as "per update"; "" if unknown."""
     if not learns(study.mode):
         return {"per update"}
     names = values_of(study, "mechanism")
-    return {built.protects for name in names for built in _built(study, "mechanism", name)}
+    built = [one for name in names for one in _built(study, "mechanism", name)]
+    return {one.protects if one else "" for one in built}
 
 
 def _built(study: Study, category: str, name: str) -> list[Any]:
-    """Builds a part at every combination of its static values in a study, and skips failures.
+    """Builds a part at every combination of its static values in a study; None where this fails.
 
     The error of an invalid part is raised when the group's static values are built.
     """
     part, found = study.parts.get(category, name), []
     static = _static(study, part)
+    # As in a program, the part gets arrays of JAX for traced values and for files.
+    later: dict[str, Any] = dict.fromkeys(part.given, 1.0)
+    table = jnp.ones((1, max(values_of(study, "num_clients"))))
+    for key, parameter in part.parameters.items():
+        if parameter.traced or parameter.kind is File:
+            later[key] = table if parameter.kind is File else jnp.float32(parameter.default)
     for values in itertools.product(*(values_of(study, key) for key in static)):
-        given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
-        with contextlib.suppress(PartError, TypeError, ValueError):
-            found.append(part.build(**given))
-    return [built for built in found if isinstance(built, (network.Ending, privacy.Mechanism))]
+        built = None
+        with contextlib.suppress(Exception):
+            built = part.build(**(later | dict(zip(static, values, strict=True))))
+        found.append(built if isinstance(built, network.Ending | privacy.Mechanism) else None)
+    return found
 
 
 def _absent(study: Study) -> set[str]:
@@ -164,10 +177,11 @@ def _absent(study: Study) -> set[str]:
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
     built = [one for name in endings for one in _built(study, "ending", name)]
-    absent |= {"late_count"} if all(one.waits_for_all or one.waiting for one in built) else set()
-    absent |= set() if any(one.waiting for one in built) else set(OVERLAPPING)
+    waiting = any(one and one.waiting for one in built)
+    absent |= {"late_count"} if all(one and (one.waits_for_all or one.waiting) for one in built) else set()
+    absent |= set() if waiting else set(OVERLAPPING)
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
-    absent |= {"available_count"} if always and not any(one.waiting for one in built) else set()
+    absent |= {"available_count"} if always and not waiting else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 
 
@@ -176,13 +190,13 @@ def metrics(study: Study) -> dict[str, Metric]:
     absent = _absent(study)
     found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
     protected = _protected(study)
-    if len(protected) == 1:
+    if len(protected) == 1 and "" not in protected:
         leakage = found["max_leakage"]
         found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({min(protected)})")
     own: dict[str, Metric] = {}
     for key, task in zip(values_of(study, "task"), tasks_of(study), strict=False):
         name = task.metric_name
-        label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
+        label = f"{name.replace('_', ' ')}{'' if task.unit in ('1', '') else f' ({task.unit})'}"
         metric = own.get(name) or found.pop(name, None)
         metric = metric or Metric(
             name,
@@ -199,6 +213,6 @@ def metrics(study: Study) -> dict[str, Metric]:
             metric = metric._replace(reduce="at_end")
         own[name] = metric._replace(units=task.unit, meaning=f"final {task.meaning}")
         own |= client_metric(task)[1] if study.client_metrics else {}
-        for loss in ("train_loss", "test_loss"):
-            found[loss] = found[loss]._replace(units=task.loss_unit)
+    for loss in ("train_loss", "test_loss") if learns(study.mode) else ():
+        found[loss] = found[loss]._replace(units=_loss_units(study))
     return own | found | metrics_of(study)

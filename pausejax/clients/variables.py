@@ -22,7 +22,7 @@ VARIABLES: dict[str, Variable] = {
     "test_accuracy": Variable(
         ("eval",), "float32", np.nan, "1", "share of the test set that is classified correctly"
     ),
-    "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
+    "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean of the task's loss on the test set"),
     "selected": Variable(
         ("round", "slot"), "int32", -1, "1", "clients selected in the round, ascending; -1 pads"
     ),

@@ -29,7 +29,7 @@ COORDINATES = ("rounds_played", "learning_rate", "exploration_rate")
 _METRICS: dict[str, Metric] = {
     "mse": Metric(
         "mse",
-        "last",
+        "at_end",
         False,
         "1",
         "mean squared error of the ensemble",
@@ -50,7 +50,7 @@ _METRICS: dict[str, Metric] = {
     ),
     "regret": Metric(
         "regret",
-        "last",
+        "at_end",
         False,
         "1",
         "cumulative regret in expected losses, EFL-FG (10)",
@@ -58,7 +58,9 @@ _METRICS: dict[str, Metric] = {
         heading="regret,\nEFL-FG (10)",
         shown=".1f",
     ),
-    "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret in incurred losses"),
+    "realized_regret": Metric(
+        "realized_regret", "at_end", False, "1", "cumulative regret in incurred losses"
+    ),
     "regret_bound": Metric(
         "regret_bound",
         "last",

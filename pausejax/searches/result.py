@@ -148,7 +148,7 @@ def record_of(result: SearchResult) -> "Record":
     dimensions = [Dimension("policy", "", log=False)] * (len(study.policies) > 1)
     dimensions += [Dimension(name, parameters[name].symbol, log) for name, log in laws.items()]
     metrics = [
-        Metric(name, known[name].label or name.replace("_", " "), known[name].scale, known[name].shown, up)
+        Metric(name, known[name].short_label, known[name].scale, known[name].shown, up)
         for name, up in zip(goal.metrics, goal.maximize, strict=True)
     ]
     title, headings, rows = table_text(result)
@@ -214,7 +214,8 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
         for place, name in enumerate(result.goal.figures):
             scale, form = known[name].scale, known[name].shown
             figures = one.figures[:, place]
-            lost = np.isnan(figures), np.isnan(figures - first[:, place])
+            with np.errstate(invalid="ignore"):  # infinite figures
+                lost = np.isnan(figures), np.isnan(figures - first[:, place])
             cells.append(_interval(one.mean, one.low, one.high, place, scale, form, lost[0]))
             ends = one.difference_low, one.difference_high
             cells.append(_interval(one.difference, *ends, place, scale, form, lost[1]))

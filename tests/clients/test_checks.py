@@ -300,3 +300,41 @@ def test_a_law_without_a_distribution_is_a_mistake_of_the_spec(tmp_path, capsys)
     assert cli.main(arguments) == cli.BAD_SPEC
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "latency trace: expected_regret needs a latency law that has a cdf" in line
+
+
+ARRAYS = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.network import Close, Ending
+from pausejax.privacy import Leakage, Mechanism
+
+@pausejax.ending
+def patient(*, patience: float = 0.5, deadlines: pausejax.File = pausejax.File("")) -> Ending:
+    limit = patience.astype(jnp.float32) * deadlines.reshape(-1)[0]
+    return Ending(lambda work: Close(limit, work.latency <= limit))
+
+@pausejax.mechanism
+def sampled(*, sigma: float = 1.0) -> Mechanism:
+    scale = sigma.astype(jnp.float32)
+    return Mechanism(lambda key, update, _: update * scale, lambda r, _: Leakage(r, r), protects="per sample")
+"""
+
+
+def test_parts_that_read_arrays_are_built_as_in_a_program(tmp_path):
+    """Otherwise late clients were not recorded, and ε of two mechanisms had the unit of one."""
+    (tmp_path / "arrays.py").write_text(ARRAYS)
+    np.save(tmp_path / "deadlines.npy", np.ones((1, 30), np.float32))
+    use = [str(tmp_path / "arrays.py")]
+    network = {"ending": ["all", "patient"], "deadlines": str(tmp_path / "deadlines.npy")}
+    assert "late_count" in outputs(parsed(use=use, network=network)).variables
+    label = (
+        outputs(parsed(use=use, privacy={"mechanism": ["gaussian", "sampled"]})).metrics["max_leakage"].label
+    )
+    assert label == "maximum leakage ε"
+
+
+def test_losses_of_several_tasks_have_all_units(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(TASK.format(name="test_distance"))
+    found = outputs(parsed(use=[str(file)], training={"task": ["distance", "regression", "classification"]}))
+    assert found.variables["test_loss"].units == found.metrics["train_loss"].units == "m or 1 or nat"

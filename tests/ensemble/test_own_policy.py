@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import parts
+from pausejax import analysis, parts
 from pausejax.ensemble import Choice, EnsemblePolicy, Runs, fit_pool, load_regression, make_pool, simulate
 from pausejax.ensemble.baselines import exp3, fixed
 from pausejax.ensemble.policies import Hyper, make_policy
@@ -92,6 +92,29 @@ def always(sent, mixing):
         return Choice(sent, mixing)
 
     return EnsemblePolicy(lambda: (), select, lambda state, *_: state, certain_loss)
+
+
+def test_weights_that_are_no_numbers_have_no_figures():
+    """Not those of the last round in which they were numbers, which would win."""
+
+    @parts.ensemble_policy
+    def lost(*, num_models, num_runs):
+        shape = num_models, num_runs
+
+        def select(key, seen):
+            return Choice(jnp.ones(shape, bool), jnp.where(seen < 30, 0.0, jnp.nan) * jnp.ones(shape))
+
+        return EnsemblePolicy(lambda: jnp.zeros(num_runs), select, lambda seen, *_: seen + 1, certain_loss)
+
+    result = pausejax.simulate(["lost", "all_experts"], **STUDY)
+    figures = analysis.finals(result, ["mse", "regret", "realized_regret", "cost"]).to_dataframe()
+    is_lost = np.isnan(result["mse"].values[:, -1])
+    assert 0 < is_lost.sum() < len(is_lost) and np.isfinite(result["mse"].values[:, 0]).all()
+    for name in ("mse", "regret", "realized_regret"):
+        np.testing.assert_array_equal(np.isnan(figures[name]), is_lost)
+    assert analysis.best(result, "regret")["label"].item() == "all_experts"
+    left_out = pausejax.summary(result).query("metric == 'regret'").left_out.tolist()
+    assert sorted(left_out) == [0, is_lost.sum()]
 
 
 @pytest.mark.slow
