@@ -102,7 +102,7 @@ def test_weights_that_are_no_numbers_have_no_figures():
         shape = num_models, num_runs
 
         def select(key, seen):
-            return Choice(jnp.ones(shape, bool), jnp.where(seen < 30, 0.0, jnp.nan) * jnp.ones(shape))
+            return Choice(jnp.ones(shape, bool), jnp.where(seen[None] < 30, jnp.zeros(shape), jnp.nan))
 
         return EnsemblePolicy(lambda: jnp.zeros(num_runs), select, lambda seen, *_: seen + 1, certain_loss)
 
