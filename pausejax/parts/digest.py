@@ -7,14 +7,13 @@ that it uses, with the session's functions, classes and constants. It covers obj
 by their names.
 """
 
+import copy
 import copyreg
 import functools
 import hashlib
 import inspect
-import random
 import types
-import weakref
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,18 @@ from pausejax.parts.code import globals_of, imports_of, lazy_contents
 from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library, of_others
 from pausejax.parts.part import Part, PartError
 from pausejax.parts.values import (
+    CODE,
+    PLAIN,
     attributes,
     beside,
     contents_of,
     is_array,
     is_content,
+    is_of_process,
+    key_of,
     pytree_functions,
     state,
 )
-
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
-_SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
-"""Generators whose states differ in each process. Libraries hold them, for example in `scipy.stats.norm`."""
-
-_CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def is_of_session(part: Part) -> bool:
@@ -81,11 +78,22 @@ class _NoDigest(Exception):
 
 
 class _Content:
-    """Digest of values by their content, equal in every process."""
+    """Digest of values by their content, equal in every process.
+
+    An object enters the digest of its holder by a digest of its own. So it does not matter whether two places
+    hold one object or two equal ones, as after a notebook's cell was run again. In a cycle, such as a class
+    whose methods name the class, an object enters by its distance.
+    """
 
     def __init__(self) -> None:
         self._found = hashlib.sha256()
-        self._seen: dict[int, int] = {}
+        # Objects that are being added, and those that reach them.
+        self._open: dict[int, int] = {}
+        self._lowest = 0
+        """The place in `_open` of the first object that the current one reaches."""
+        self._done: dict[int, str] = {}
+        self._keys: dict[int, int] = {}
+        self._numbers: dict[Hashable, int] = {}
         self._alive: list[Any] = []
 
     def digest(self) -> str:
@@ -102,19 +110,43 @@ class _Content:
         Raises:
           _NoDigest: the value has no digest.
         """
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN:
             # Python refuses to write more than 4,300 decimal digits.
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
             return
-        if id(value) in self._seen:
-            self._put("again", self._seen[id(value)])
-            return
-        self._seen[id(value)] = len(self._seen)
-        self._alive.append(value)  # if it were freed, another value could get its id
+        key = self._key(value)
+        if key in self._open:
+            place = self._open[key]
+            self._put("again", len(self._open) - place)
+            self._lowest = min(self._lowest, place)
+        elif key in self._done:
+            self._put("object", self._done[key])
+        else:
+            self._put("object", self._close(value, key, name))
+
+    def _key(self, value: Any) -> int:
+        """Returns a number that an object shares only with objects of the same content."""
+        if id(value) not in self._keys:
+            self._alive.append(value)  # if it were freed, another value could get its id
+            self._keys[id(value)] = self._numbers.setdefault(key_of(value), len(self._numbers))
+        return self._keys[id(value)]
+
+    def _close(self, value: Any, key: int, name: str) -> str:
+        """Returns the digest of an object that is added for the first time, or again after its cycle."""
+        place = self._open[key] = len(self._open)
+        outer = self._found, self._lowest
+        self._found, self._lowest = hashlib.sha256(), place
         try:
             self._add_one(value, name)
         except Exception as error:  # such as a deleted array
             raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
+        digest, lowest = self.digest(), self._lowest
+        if lowest == place:  # it reaches nothing that is still being added
+            self._done[key] = digest
+            for one in [*self._open][place:]:
+                del self._open[one]
+        self._found, self._lowest = outer[0], min(outer[1], lowest)
+        return digest
 
     def _add_one(self, value: Any, name: str) -> None:
         if type(value) is not value.__class__:  # such as a function with a decorator of wrapt
@@ -124,11 +156,12 @@ class _Content:
         elif isinstance(value, types.CodeType):
             self._add_code(value, name)
         elif isinstance(value, types.ModuleType):
-            self._put("module", value.__name__)
+            self._put("module", value.__name__ if is_foreign(value.__name__) else "")
             if not is_foreign(value.__name__):
                 self._add_all(contents_of(value), name)
         elif isinstance(value, type):
-            self._put("class", value.__module__, value.__qualname__)
+            # A script is another module if it is imported, or executed by another process.
+            self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
                 self._add_all({key: one for key, one in vars(value).items() if is_content(key)}, name)
@@ -154,10 +187,11 @@ class _Content:
             self._add_object(value, name)
 
     def _alone(self, member: Any, name: str) -> str:
-        """Returns the digest of a member of a set. The member may reach the set again."""
-        content = _Content()
-        content._seen = {**self._seen}
+        """Returns the digest of a member of a set, whose members have no order."""
+        content = copy.copy(self)
+        content._found, content._open = hashlib.sha256(), {**self._open}
         content.add(member, name)
+        self._lowest = content._lowest
         return content.digest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
@@ -201,10 +235,9 @@ class _Content:
         self._add_all(read, name)
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
-        names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-        self._put("code", code.co_code, code.co_exceptiontable, *names, *counts)
-        for constant in code.co_consts:
+        *fields, constants = (getattr(code, field) for field in CODE)
+        self._put("code", *fields)
+        for constant in constants:
             self.add(constant, name)
 
     def _add_array(self, array: Any, name: str) -> None:
@@ -248,7 +281,7 @@ class _Content:
             # Such as a jitted function, or a cached function.
             self.add(wrapped, name)
             self._add_all(attributes(value, "_" if is_of_library(type(value)) else "__"), name)
-        elif any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES):
+        elif is_of_process(value):
             pass
         else:
             try:
@@ -256,6 +289,8 @@ class _Content:
                 how = registered(value) if registered else value.__reduce_ex__(4)
             except Exception as error:
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
+            if not is_of_library(type(value)):  # a pickle may leave attributes out
+                self.add(attributes(value, "__"), name)
             if not isinstance(how, str):
                 self.add([state(one) for one in how], name)
             elif how.replace(".", "").isidentifier():

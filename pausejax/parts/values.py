@@ -1,12 +1,17 @@
 """Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
 
+import random
 import sys
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
+from pausejax.parts.origin import is_named_by_library
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 _DESCRIBING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
@@ -16,6 +21,18 @@ _DESCRIBING = frozenset(
 )
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
 used."""
+
+
+_SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
+_CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+
+
+def is_of_process(value: Any) -> bool:
+    """Returns whether a value differs in each process: a cache, or a generator that the system has seeded.
+
+    Libraries hold such generators, for example in `scipy.stats.norm`.
+    """
+    return any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES)
 
 
 def contents_of(module: types.ModuleType) -> dict[str, Any]:
@@ -90,3 +107,48 @@ def beside(array: Any) -> tuple[Any, ...]:
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
         return array.dims, beside, getattr(array, "name", None), array.attrs
     return ()
+
+
+CODE = (
+    *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
+    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_consts"),
+)
+"""What a code object computes with. The rest of it describes the place in the file."""
+
+
+def key_of(value: Any, depth: int = 8) -> Hashable:
+    """Returns a key that an object shares only with objects of the same content.
+
+    A notebook's cell that is run again makes new functions and classes. Functions that it made before reach
+    the new ones by their names.
+
+    Args:
+      value: any object. The key is valid as long as the object lives.
+      depth: how deep the key looks. Further inside, other objects have other keys.
+    """
+    if type(value) in PLAIN:
+        return type(value), repr(value)
+    if depth == 0:
+        return id(value)
+
+    def keys(*values: Any) -> tuple[Hashable, ...]:
+        return tuple(key_of(one, depth - 1) for one in values)
+
+    if type(value) is tuple:
+        return keys(*value)
+    if type(value) is frozenset:
+        return frozenset(keys(*value))
+    if isinstance(value, types.CodeType):
+        return keys(*(getattr(value, field) for field in CODE))
+    if isinstance(value, types.FunctionType):
+        made = keys(value.__code__, value.__qualname__, value.__defaults__)
+        options = keys(*(value.__kwdefaults__ or {}).items(), *vars(value).items())
+        return made, options, id(value.__globals__), tuple(map(id, value.__closure__ or ()))
+    if isinstance(value, property):
+        return property, keys(value.fget, value.fset)
+    if isinstance(value, staticmethod | classmethod):
+        return type(value), keys(value.__func__)
+    if isinstance(value, type) and not is_named_by_library(value):
+        members = (item for item in vars(value).items() if is_content(item[0]))
+        return keys(value.__qualname__, type(value), *value.__bases__, *members, *pytree_functions(value))
+    return id(value)

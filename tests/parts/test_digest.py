@@ -79,6 +79,11 @@ CHANGES = {
         "from flax.linen import module\nC = [module.tuple_reduce, module.tuple_init][{v} - 1]",
         "(0 if C else 1)",
     ),
+    "an attribute that a pickle leaves out": (
+        "class B:\n    def __init__(self, at):\n        self.at = at\n"
+        "    def __reduce__(self):\n        return B, (0,)\nC = B({v})",
+        "C.at",
+    ),
     "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
     "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
     "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
@@ -346,6 +351,64 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
     ):
         kinds.parse({**document, "quantities": ["noted"]})
     assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
+
+
+CELLS = {
+    "def C(x):\n    return x + 1": "D = {'plus': C}",
+    "class C:\n    at = 1\n    def of(self):\n        return C.at": "D = C()",
+    "def C(x):\n    return E(x) if x else 1\ndef E(x):\n    return C(x - 1)": "D = [C, E]",
+    "C = np.arange(3)": "D = {'table': C}",
+    "C = {1, 2}": "D = functools.partial(max, C)",
+    "@jax.jit\ndef C(x):\n    return x": "D = jax.vmap(C)",
+}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_cell_that_is_run_again_unchanged_changes_nothing(cell):
+    """Although the next cell holds the objects of the first time."""
+    space = {"__name__": "notebook"}
+    cells = [BEFORE + cell, CELLS[cell], BEFORE + QUANTITY.format(reads="(0 if C else 0) + (0 if D else 0)")]
+    found = []
+    for number in (0, 1, 2, 0, 2):
+        exec(compile(cells[number], "<cell>", "exec"), space)
+        if number == 2:
+            found.append(digest_of(parts.registered_parts().get("quantity", "noted")))
+    assert found[0] == found[1]
+
+
+def test_objects_in_cycles_are_told_apart():
+    """Each function names the next, or one but next, of three that differ only by what they name."""
+    made = "def A(x):\n    return B, {0}\ndef B(x):\n    return C, {1}\ndef C(x):\n    return A, {2}\n"
+    ways = [
+        ("A", "A", "A"),
+        ("C", "A", "A"),
+        ("A", "B", "A"),
+        ("A", "A", "B"),
+        ("A", "A", "C"),
+        ("B", "C", "A"),
+    ]
+    closed = (
+        "def make(n):\n    def A():\n        return B(), {0}\n"
+        "    def B():\n        return A(), {1}\n    return A, B\n"
+    )
+    found = {digest_of(define(BEFORE + made.format(*way) + QUANTITY.format(reads="A(1)"))) for way in ways}
+    for way in (("n", "0"), ("0", "n"), ("0", "0")):
+        for picked in ("make(1)[0]", "make(1)[1]"):
+            text = f"{BEFORE}{closed.format(*way)}C = {picked}\n{QUANTITY.format(reads='C')}"
+            found.add(digest_of(define(text)))
+    assert len(found) == len(ways) + 6
+
+
+def test_the_name_of_the_script_does_not_count():
+    """It is `__main__` for Python, `__mp_main__` for a process that it starts, and another for an import."""
+    made = "class C:\n    at = 1\nclass D(nn.Module):\n    width: int = 3\n"
+    found = set()
+    for name in ("notebook", "__mp_main__", "another_script"):
+        parts.registered_parts()._own.pop(("quantity", "noted"), None)
+        space = {"__name__": name}
+        exec(compile(BEFORE + made + QUANTITY.format(reads="C.at + D().width"), "<cell>", "exec"), space)
+        found.add(digest_of(parts.registered_parts().get("quantity", "noted")))
+    assert len(found) == 1
 
 
 GROUPED = """
