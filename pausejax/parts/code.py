@@ -7,8 +7,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pausejax.parts.origin import is_foreign, is_foreign_spec
-from pausejax.parts.values import is_lazy
+from pausejax.parts.origin import is_foreign_spec
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -42,30 +41,6 @@ def _attribute(module: types.ModuleType, name: str) -> Any:
     if name and not hasattr(module, name):
         return importlib.import_module(f"{module.__name__}.{name}")
     return getattr(module, name, module)
-
-
-def lazy_contents(value: Any, code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """Yields what a function's code reads from a lazy package of the user, by name. Imports its modules.
-
-    Args:
-      value: any value; only a lazy module of the user has such contents.
-      code: the function's code. Code objects within it count too.
-    """
-    left, seen = [("", value)], set()
-    while left:
-        place, module = left.pop()
-        if not isinstance(module, types.ModuleType) or id(module) in seen:
-            continue
-        seen.add(id(module))
-        for name in sorted(_names_of(code)) if is_lazy(module) and not is_foreign(module.__name__) else ():
-            with contextlib.suppress(Exception):  # a call of the function reports the error
-                left.append((f"{place}.{name}", getattr(module, name)))
-                yield left[-1]
-
-
-def _names_of(code: types.CodeType) -> set[str]:
-    within = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return {*code.co_names}.union(*map(_names_of, within))
 
 
 def globals_of(code: types.CodeType) -> Iterator[str]:

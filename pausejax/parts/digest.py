@@ -13,14 +13,13 @@ import functools
 import hashlib
 import inspect
 import types
-from collections.abc import Hashable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pausejax.parts.code import globals_of, imports_of, lazy_contents
-from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library, of_others
+from pausejax.parts.code import globals_of, imports_of
+from pausejax.parts.origin import in_package, is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.part import Part, PartError
 from pausejax.parts.values import (
     CODE,
@@ -31,20 +30,9 @@ from pausejax.parts.values import (
     is_array,
     is_content,
     is_of_process,
-    key_of,
     pytree_functions,
     state,
 )
-
-
-def is_of_session(part: Part) -> bool:
-    """Returns whether a part was defined in a notebook, a script, or a module that these import.
-
-    The parts of installed packages and of the files of `use` are not of the session.
-    """
-    if part.function.__module__ == "__main__":
-        return True
-    return not (part.is_of_use or of_others(Path(part.file).resolve()))
 
 
 def digest_of(part: Part) -> str:
@@ -57,20 +45,28 @@ def digest_of(part: Part) -> str:
         return ""
     content = _Content()
     try:
-        content.add(part.function, part.name)
-        content.add(dict(part.groups), part.name)
-        if not is_of_session(part):
-            # The package may have made the function in another function, with values of the session.
-            made_from = part.function.__code__, part.function.__defaults__, part.function.__kwdefaults__
-            content.add((part.content, *made_from), part.name)
-        if part.notes:
-            content.add(dict(part.notes), part.name)
+        _add_part(content, part)
+        # What the code reads from packages may be code that reads more.
+        while content.read != content.names:
+            content = _Content(frozenset(content.read))
+            _add_part(content, part)
     except _NoDigest as error:
         raise PartError(
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
             "and name the file in use"
         ) from error
     return content.digest()
+
+
+def _add_part(content: "_Content", part: Part) -> None:
+    content.add(part.function, part.name)
+    content.add(dict(part.groups), part.name)
+    if is_foreign(str(part.function.__globals__.get("__name__"))):
+        # The library may have made the function in another function, with values of the session.
+        made_from = part.function.__code__, part.function.__defaults__, part.function.__kwdefaults__
+        content.add((part.content, *made_from), part.name)
+    if part.notes:
+        content.add(dict(part.notes), part.name)
 
 
 class _NoDigest(Exception):
@@ -85,15 +81,17 @@ class _Content:
     whose methods name the class, an object enters by its distance.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: frozenset[str] = frozenset()) -> None:
+        self.names = names
+        """Names of the modules of packages that count. Others may be imported later by chance."""
+        self.read: set[str] = set()
+        """Names that the code of the added functions reads."""
         self._found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
         self._lowest = 0
         """The place in `_open` of the first object that the current one reaches."""
         self._done: dict[int, str] = {}
-        self._keys: dict[int, int] = {}
-        self._numbers: dict[Hashable, int] = {}
         self._alive: list[Any] = []
 
     def digest(self) -> str:
@@ -114,7 +112,7 @@ class _Content:
             # Python refuses to write more than 4,300 decimal digits.
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
             return
-        key = self._key(value)
+        key = id(value)
         if key in self._open:
             place = self._open[key]
             self._put("again", len(self._open) - place)
@@ -124,15 +122,9 @@ class _Content:
         else:
             self._put("object", self._close(value, key, name))
 
-    def _key(self, value: Any) -> int:
-        """Returns a number that an object shares only with objects of the same content."""
-        if id(value) not in self._keys:
-            self._alive.append(value)  # if it were freed, another value could get its id
-            self._keys[id(value)] = self._numbers.setdefault(key_of(value), len(self._numbers))
-        return self._keys[id(value)]
-
     def _close(self, value: Any, key: int, name: str) -> str:
         """Returns the digest of an object that is added for the first time, or again after its cycle."""
+        self._alive.append(value)  # if it were freed, another value could get its id
         place = self._open[key] = len(self._open)
         outer = self._found, self._lowest
         self._found, self._lowest = hashlib.sha256(), place
@@ -158,7 +150,7 @@ class _Content:
         elif isinstance(value, types.ModuleType):
             self._put("module", value.__name__ if is_foreign(value.__name__) else "")
             if not is_foreign(value.__name__):
-                self._add_all(contents_of(value), name)
+                self._add_all(contents_of(value, self.names), name)
         elif isinstance(value, type):
             # A script is another module if it is imported, or executed by another process.
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
@@ -189,12 +181,14 @@ class _Content:
     def _alone(self, member: Any, name: str) -> str:
         """Returns the digest of a member of a set, whose members have no order."""
         content = copy.copy(self)
-        content._found, content._open = hashlib.sha256(), {**self._open}
+        # What a member has found must not count for the next one, because their order is by chance.
+        content._found, content._open, content._done = hashlib.sha256(), {**self._open}, {**self._done}
         content.add(member, name)
         self._lowest = content._lowest
         return content.digest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
+        self._put("many", len(values))
         for key in sorted(values):
             self._put(key)
             self.add(values[key], f"{name}.{key}")
@@ -214,10 +208,10 @@ class _Content:
             self.add(function.__kwdefaults__, name)
             self._add_all(attributes(function, "__"), name)
             for imported in imports_of(code, function.__globals__):
-                self._add_read(imported, name, code)
+                self.add(imported, name)
             for key in sorted(set(globals_of(code)) & function.__globals__.keys()):
                 self._put(key)
-                self._add_read(function.__globals__[key], key, code)
+                self.add(function.__globals__[key], key)
         for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._put(key)
             try:
@@ -226,17 +220,12 @@ class _Content:
                 continue
             if type(found) is int and home.partition(".")[0] == "optax":
                 found = float(found)  # schedules do this when they are first called
-            self._add_read(found, f"{name}.{key}", code)
-
-    def _add_read(self, value: Any, name: str, code: types.CodeType) -> None:
-        """Adds a value that a function's code reads; of a lazy package also what the code reads there."""
-        read = dict(lazy_contents(value, code))
-        self.add(value, name)
-        self._add_all(read, name)
+            self.add(found, f"{name}.{key}")
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
         *fields, constants = (getattr(code, field) for field in CODE)
         self._put("code", *fields)
+        self.read.update(code.co_names)
         for constant in constants:
             self.add(constant, name)
 
@@ -249,7 +238,8 @@ class _Content:
             found = np.asarray(jax.random.key_data(array))
         # JAX computes with a weakly typed array in the type of the other operand.
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
-        self._put("array", array.dtype, found.shape, *weak)
+        library = type(array).__module__.partition(".")[0]
+        self._put("array", library, array.dtype, found.shape, *weak)
         if found.dtype.kind == "O":
             self.add(found.ravel().tolist(), name)
         else:
@@ -265,7 +255,7 @@ class _Content:
     def _add_object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
         if isinstance(value, property):
-            self.add((value.fget, value.fset), name)
+            self.add((value.fget, value.fset, value.fdel), name)
         elif isinstance(value, functools.cached_property):
             # The value that it stores in an object looks like an assigned attribute.
             raise _NoDigest(f"{name}, a cached_property")

@@ -1,15 +1,14 @@
 """Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
 
+import contextlib
 import random
 import sys
 import types
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-
-from pausejax.parts.origin import is_named_by_library
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 _DESCRIBING = frozenset(
@@ -35,24 +34,26 @@ def is_of_process(value: Any) -> bool:
     return any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES)
 
 
-def contents_of(module: types.ModuleType) -> dict[str, Any]:
-    """Returns the global variables of a module, without those that Python adds.
+def contents_of(module: types.ModuleType, names: Iterable[str]) -> dict[str, Any]:
+    """Returns the global variables of a module of the user, without those that Python adds.
 
-    A lazy module has a function `__getattr__`, which is content too. It often imports the modules of its
-    package. These are left out: more of them may be imported later.
+    Python puts each imported module of a package into the package. A lazy package, which has a function
+    `__getattr__`, imports them when they are read. Only those that the code reads are content.
+
+    Args:
+      module: any module.
+      names: the names that the code reads.
     """
     found = {key: one for key, one in vars(module).items() if not key.startswith("__")}
-    if is_lazy(module):
-        modules = {key for key, one in found.items() if isinstance(one, types.ModuleType)}
-        inside = {key for key in modules if found[key].__name__ == f"{module.__name__}.{key}"}
-        found = {key: one for key, one in found.items() if key not in inside}
-        found["__getattr__"] = vars(module)["__getattr__"]
+    modules = {key for key, one in found.items() if isinstance(one, types.ModuleType)}
+    inside = {key for key in modules if found[key].__name__ == f"{module.__name__}.{key}"}
+    found = {key: one for key, one in found.items() if key not in inside or key in names}
+    if lazy := vars(module).get("__getattr__"):
+        found["__getattr__"] = lazy
+        for key in names:
+            with contextlib.suppress(Exception):  # a call of the function reports the error
+                found[key] = getattr(module, key)
     return found
-
-
-def is_lazy(module: types.ModuleType) -> bool:
-    """Returns whether a module has a function that makes variables when they are first read."""
-    return "__getattr__" in vars(module)
 
 
 def is_content(key: str) -> bool:
@@ -114,41 +115,3 @@ CODE = (
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_consts"),
 )
 """What a code object computes with. The rest of it describes the place in the file."""
-
-
-def key_of(value: Any, depth: int = 8) -> Hashable:
-    """Returns a key that an object shares only with objects of the same content.
-
-    A notebook's cell that is run again makes new functions and classes. Functions that it made before reach
-    the new ones by their names.
-
-    Args:
-      value: any object. The key is valid as long as the object lives.
-      depth: how deep the key looks. Further inside, other objects have other keys.
-    """
-    if type(value) in PLAIN:
-        return type(value), repr(value)
-    if depth == 0:
-        return id(value)
-
-    def keys(*values: Any) -> tuple[Hashable, ...]:
-        return tuple(key_of(one, depth - 1) for one in values)
-
-    if type(value) is tuple:
-        return keys(*value)
-    if type(value) is frozenset:
-        return frozenset(keys(*value))
-    if isinstance(value, types.CodeType):
-        return keys(*(getattr(value, field) for field in CODE))
-    if isinstance(value, types.FunctionType):
-        made = keys(value.__code__, value.__qualname__, value.__defaults__)
-        options = keys(*(value.__kwdefaults__ or {}).items(), *vars(value).items())
-        return made, options, id(value.__globals__), tuple(map(id, value.__closure__ or ()))
-    if isinstance(value, property):
-        return property, keys(value.fget, value.fset)
-    if isinstance(value, staticmethod | classmethod):
-        return type(value), keys(value.__func__)
-    if isinstance(value, type) and not is_named_by_library(value):
-        members = (item for item in vars(value).items() if is_content(item[0]))
-        return keys(value.__qualname__, type(value), *value.__bases__, *members, *pytree_functions(value))
-    return id(value)

@@ -84,6 +84,15 @@ CHANGES = {
         "    def __reduce__(self):\n        return B, (0,)\nC = B({v})",
         "C.at",
     ),
+    "the library of an array": ("C = [np, jnp][{v} - 1].arange(3, dtype='int32')", "(C / 2).sum()"),
+    "the removal of a property": (
+        "class C:\n    at = property(lambda self: 5, None, [None, lambda self: 2][{v} - 1])",
+        "C().at",
+    ),
+    "a global or an attribute": (
+        "abs = 1\ndef C(x):\n    return abs\n" + "if {v} == 2:\n    C.abs = 1\n    del abs",
+        "C(1)",
+    ),
     "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
     "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
     "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
@@ -355,8 +364,8 @@ def test_what_has_no_content_is_refused_by_its_name(made, named):
 
 CELLS = {
     "def C(x):\n    return x + 1": "D = {'plus': C}",
-    "class C:\n    at = 1\n    def of(self):\n        return C.at": "D = C()",
-    "def C(x):\n    return E(x) if x else 1\ndef E(x):\n    return C(x - 1)": "D = [C, E]",
+    "class C:\n    at = 1\n    def of(self):\n        return self.at": "D = C()",
+    "def E(x):\n    return x\ndef C(x):\n    return E(x)": "D = [C, E]",
     "C = np.arange(3)": "D = {'table': C}",
     "C = {1, 2}": "D = functools.partial(max, C)",
     "@jax.jit\ndef C(x):\n    return x": "D = jax.vmap(C)",
@@ -374,6 +383,26 @@ def test_a_cell_that_is_run_again_unchanged_changes_nothing(cell):
         if number == 2:
             found.append(digest_of(parts.registered_parts().get("quantity", "noted")))
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_a_set_of_functions_that_call_each_other_has_one_digest():
+    """Whatever their addresses are, by which the set is ordered."""
+    text = (
+        "def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n != 0 and even(n - 1)\n"
+        "C = {even, odd}\n"
+    )
+    code = (
+        "from tests.parts.test_digest import *\nwaste = [lambda: n for n in range(int(sys.argv[1]))]\n"
+        f"print(digest_of(define(BEFORE + {text!r} + QUANTITY.format(reads='len(C)'))))"
+    )
+    environment = {"PATH": "/usr/bin", "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    options = {"capture_output": True, "text": True, "check": True, "env": environment}
+    found = {
+        subprocess.run([sys.executable, "-c", code, str(number)], **options).stdout
+        for number in (0, 1, 7, 50)
+    }
+    assert len(found) == 1
 
 
 def test_objects_in_cycles_are_told_apart():
@@ -481,12 +510,15 @@ def __getattr__(name):
         ("lab.helpers.C", "helpers.py"),
         ("lab.deeper.helpers.C", "deeper/helpers.py"),
         ("(lambda: lab.helpers.C)()", "helpers.py"),
+        ("(lambda held: held.helpers.C)(lab)", "helpers.py"),
         ("lab.SCALE", "__init__.py"),
     ],
 )
+@pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("within", [False, True])
-def test_what_a_part_reads_from_a_lazy_package_counts(tmp_path, monkeypatch, reads, changed, within):
+def test_what_a_part_reads_from_a_package_counts(tmp_path, monkeypatch, reads, changed, within, lazy):
     """Whether or not it has been imported; other modules of the package may be imported later."""
+    head = LAZY if lazy else "from . import helpers\nimport lazy_lab.deeper\nSCALE = VALUE\n"
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     found = []
@@ -495,10 +527,10 @@ def test_what_a_part_reads_from_a_lazy_package_counts(tmp_path, monkeypatch, rea
             del sys.modules[name]
         for folder in (tmp_path / "lazy_lab", tmp_path / "lazy_lab" / "deeper"):
             folder.mkdir(exist_ok=True)
-            (folder / "__init__.py").write_text(LAZY.replace("VALUE", "1"))
+            (folder / "__init__.py").write_text(head.replace("VALUE", "1"))
             (folder / "helpers.py").write_text("C = 1\n")
             (folder / "drawing.py").touch()
-        text = LAZY.replace("VALUE", str(scale)) if changed == "__init__.py" else f"C = {scale}\n"
+        text = head.replace("VALUE", str(scale)) if changed == "__init__.py" else f"C = {scale}\n"
         (tmp_path / "lazy_lab" / changed).write_text(text)
         importlib.invalidate_caches()
         lines = ["import lazy_lab as lab", "def read():"]
