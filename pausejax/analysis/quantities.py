@@ -83,13 +83,16 @@ class Metric(NamedTuple):
     @property
     def axis_label(self) -> str:
         """The label of the metric's axis in charts, with the unit."""
-        return self.label or (f"{self.meaning} ({self.unit})" if self.unit else self.meaning)
+        return self.label or self.with_unit(self.meaning)
 
     @property
     def short_label(self) -> str:
         """The label of the metric's axis; without a label its name with the unit."""
-        words = self.name.replace("_", " ")
-        return self.label or (f"{words} ({self.unit})" if self.unit else words)
+        return self.label or self.with_unit(self.name.replace("_", " "))
+
+    def with_unit(self, words: str) -> str:
+        """Returns some words, followed by the metric's unit if it has one."""
+        return f"{words} ({self.unit})" if self.unit else words
 
 
 def as_json(metrics: Mapping[str, Metric]) -> str:

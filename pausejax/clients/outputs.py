@@ -147,7 +147,7 @@ def _protected(study: Study) -> set[str]:
 
 
 def _built(study: Study, category: str, name: str) -> list[Any]:
-    """Builds a part at every combination of its static values in a study; None where this fails.
+    """Returns a part, built at each combination of its static values in a study; None where this fails.
 
     The error of an invalid part is raised when the group's static values are built.
     """

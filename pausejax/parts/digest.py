@@ -46,7 +46,7 @@ def digest_of(part: Part) -> str:
     content = _Content()
     try:
         _add_part(content, part)
-        # What the code reads from packages may be code that reads more.
+        # What the code reads from the user's packages may be code that reads more.
         while content.read != content.names:
             content = _Content(frozenset(content.read))
             _add_part(content, part)
@@ -120,12 +120,12 @@ class _Content:
         elif key in self._done:
             self._put("object", self._done[key])
         else:
-            self._put("object", self._close(value, key, name))
+            self._put("object", self._close(value, name))
 
-    def _close(self, value: Any, key: int, name: str) -> str:
-        """Returns the digest of an object that is added for the first time, or again after its cycle."""
+    def _close(self, value: Any, name: str) -> str:
+        """Returns the digest of an object, and keeps it if the object reaches nothing that is being added."""
         self._alive.append(value)  # if it were freed, another value could get its id
-        place = self._open[key] = len(self._open)
+        place = self._open[id(value)] = len(self._open)
         outer = self._found, self._lowest
         self._found, self._lowest = hashlib.sha256(), place
         try:
@@ -133,8 +133,8 @@ class _Content:
         except Exception as error:  # such as a deleted array
             raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
         digest, lowest = self.digest(), self._lowest
-        if lowest == place:  # it reaches nothing that is still being added
-            self._done[key] = digest
+        if lowest == place:
+            self._done[id(value)] = digest
             for one in [*self._open][place:]:
                 del self._open[one]
         self._found, self._lowest = outer[0], min(outer[1], lowest)

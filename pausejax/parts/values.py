@@ -11,6 +11,12 @@ from typing import Any
 import numpy as np
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
+CODE = (
+    *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
+    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_consts"),
+)
+"""What a code object computes with. The rest of it describes the place in the file."""
+
 _DESCRIBING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
@@ -20,7 +26,6 @@ _DESCRIBING = frozenset(
 )
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
 used."""
-
 
 _SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
 _CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -108,10 +113,3 @@ def beside(array: Any) -> tuple[Any, ...]:
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
         return array.dims, beside, getattr(array, "name", None), array.attrs
     return ()
-
-
-CODE = (
-    *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
-    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_consts"),
-)
-"""What a code object computes with. The rest of it describes the place in the file."""

@@ -208,7 +208,7 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
     known, first = result.study.outputs.metrics, result.finalists[0].figures
     headings, rows = ["setting"], []
     for name in result.goal.figures:
-        headings += [f"{name} ({known[name].unit})" if known[name].unit else name, "first row minus this"]
+        headings += [known[name].with_unit(name), "first row minus this"]
     for one in result.finalists:
         cells = [f"{one.label}: {_in_words(one.setting, result)}"]
         for place, name in enumerate(result.goal.figures):

@@ -158,7 +158,7 @@ class Study:
         return {"mode": self.mode, "rounds": self.rounds, "eval_every": self.eval_every, **limit}
 
     def code(self, algorithm: str, values: Mapping[str, Any]) -> list[str]:
-        """Returns the digests of all files of `use`, in order, and names and digests of other own parts."""
+        """Returns the digests of the files of `use`, then the names and digests of the other own parts."""
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {
             *named.items(),

@@ -406,7 +406,7 @@ def test_a_set_of_functions_that_call_each_other_has_one_digest():
 
 
 def test_objects_in_cycles_are_told_apart():
-    """Each function names the next, or one but next, of three that differ only by what they name."""
+    """Three functions differ only by the functions that they name."""
     made = "def A(x):\n    return B, {0}\ndef B(x):\n    return C, {1}\ndef C(x):\n    return A, {2}\n"
     ways = [
         ("A", "A", "A"),
