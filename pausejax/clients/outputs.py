@@ -2,12 +2,13 @@
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax import network, privacy
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
@@ -142,28 +143,38 @@ def _protected(study: Study) -> set[str]:
     if not learns(study.mode):
         return {"per update"}
     names = values_of(study, "mechanism")
-    built = [one for name in names for one in _built(study, "mechanism", name)]
-    return {one.protects if one else "" for one in built}
+    return {
+        unit or ""
+        for name in names
+        for unit in _read(study, "mechanism", name, lambda one: str(one.protects))
+    }
 
 
-def _built(study: Study, category: str, name: str) -> list[Any]:
-    """Returns a part, built at each combination of its static values in a study; None where this fails.
+def _read(study: Study, category: str, name: str, read: Callable[[Any], Any]) -> list[Any]:
+    """Reads a part that is built at each combination of its static values in a study; None where this fails.
 
     The error of an invalid part is raised when the group's static values are built.
     """
     part, found = study.parts.get(category, name), []
     static = _static(study, part)
-    # As in a program, the part gets arrays of JAX for traced values and for files.
-    later: dict[str, Any] = dict.fromkeys(part.given, 1.0)
-    table = jnp.ones((1, max(values_of(study, "num_clients"))))
-    for key, parameter in part.parameters.items():
-        if parameter.traced or parameter.kind is File:
-            later[key] = table if parameter.kind is File else jnp.float32(parameter.default)
-    for values in itertools.product(*(values_of(study, key) for key in static)):
-        built = None
-        with contextlib.suppress(Exception):
-            built = part.build(**(later | dict(zip(static, values, strict=True))))
-        found.append(built if isinstance(built, network.Ending | privacy.Mechanism) else None)
+    num_clients = max(values_of(study, "num_clients"))
+    later = {
+        key: jax.ShapeDtypeStruct((1, num_clients) if parameter.kind is File else (), jnp.float32)
+        for key, parameter in part.parameters.items()
+        if parameter.traced or parameter.kind is File
+    }
+
+    # As in a program, traced values and files are arrays of a trace. A trace starts no backend: then, the
+    # number of CPU devices couldn't be set, and Ray couldn't fork.
+    def build_all(arrays: dict[str, jax.Array]) -> None:
+        arguments = dict.fromkeys(part.given, 1.0) | arrays
+        for values in itertools.product(*(values_of(study, key) for key in static)):
+            known = None
+            with contextlib.suppress(Exception):
+                known = read(part.build(**(arguments | dict(zip(static, values, strict=True)))))
+            found.append(known)
+
+    jax.eval_shape(build_all, later)
     return found
 
 
@@ -176,9 +187,13 @@ def _absent(study: Study) -> set[str]:
     absent |= set() if study.keep_models else set(KEPT)
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
-    built = [one for name in endings for one in _built(study, "ending", name)]
-    waiting = any(one and one.waiting for one in built)
-    absent |= {"late_count"} if all(one and (one.waits_for_all or one.waiting) for one in built) else set()
+    read = [
+        known or (False, 0)
+        for name in endings
+        for known in _read(study, "ending", name, lambda one: (bool(one.waits_for_all), int(one.waiting)))
+    ]
+    waiting = any(number for _, number in read)
+    absent |= {"late_count"} if all(waits or number for waits, number in read) else set()
     absent |= set() if waiting else set(OVERLAPPING)
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
     absent |= {"available_count"} if always and not waiting else set()
