@@ -113,7 +113,7 @@ def charts() -> argparse.ArgumentParser:
 
 
 def load_plan(options: argparse.Namespace) -> "Plan":
-    """Makes the plan of a spec with its overrides.
+    """Sets JAX up, and makes the plan of a spec with its overrides.
 
     Raises:
       SpecError: the spec has mistakes.
@@ -122,8 +122,10 @@ def load_plan(options: argparse.Namespace) -> "Plan":
 
     document.read(options.spec)  # before the parts are loaded, because that takes seconds
     from pausejax import kinds
+    from pausejax.execution.runtime import set_up_jax
     from pausejax.study.plan import make_plan
 
+    set_up_jax()  # before the parts are loaded, because a part's file may make arrays
     return make_plan(kinds.load(options.spec, options.set, options.use))
 
 

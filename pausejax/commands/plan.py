@@ -35,7 +35,6 @@ def run(options: argparse.Namespace) -> None:
     plan = common.load_plan(options)
     from pausejax.data.host import DataCache
     from pausejax.execution.estimate import plan_table
-    from pausejax.execution.runtime import set_up_jax
 
     store = None
     if options.out:  # imported late, because these modules load the libraries that read results
@@ -43,7 +42,6 @@ def run(options: argparse.Namespace) -> None:
         from pausejax.results.stores import FolderView
 
         store = FolderView(Folder(options.out))
-    set_up_jax()
     table = plan_table(
         plan,
         DataCache(options.data_dir),

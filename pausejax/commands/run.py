@@ -70,7 +70,6 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.displays import default_form, showing
     from pausejax.execution.play import play
     from pausejax.execution.progress import StudyMeter
-    from pausejax.execution.runtime import set_up_jax
     from pausejax.execution.stopping import stop_on_signals
     from pausejax.results.description import refuse_overwriting
     from pausejax.results.exchange import RESULT
@@ -84,7 +83,6 @@ def run(options: argparse.Namespace) -> None:
     # This call refuses the folder of another study before JAX starts. `play` calls `prepare` again. The
     # second call returns the same contents without reading the folder.
     store.prepare(plan)
-    set_up_jax()
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
     with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:

@@ -104,6 +104,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.searches.progress import SearchMeter
     from pausejax.searches.search import prepare, search
 
+    set_up_jax()  # before the parts are loaded, because a part's file may make arrays
     study = kinds.load(options.spec, options.set, options.use, searched=True)
     asked = SearchOptions(
         trials=options.trials,
@@ -117,7 +118,6 @@ def run(options: argparse.Namespace) -> None:
         max_width=options.max_width,
     )
     check_fresh(study, options.fresh_seeds)
-    set_up_jax()
     store = FolderStore(Folder(options.out), command=options.typed)
     prepare(study, asked, store.folder)  # before this process may wait for another one
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None

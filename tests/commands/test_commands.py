@@ -188,21 +188,26 @@ def test_help_names_the_commands_and_exit_codes(capsys):
 
 
 @pytest.mark.slow
-def test_what_is_to_be_drawn_is_checked_before_jax_starts(tmp_path):
+@pytest.mark.parametrize(
+    ("own", "printed"),
+    [("", "False\n"), ("import jax.numpy as jnp\nLIMITS = jnp.linspace(0, 1, 5)\n", "3\n")],
+)
+def test_jax_starts_with_one_device_per_core_and_after_all_checks(tmp_path, own, printed):
     """JAX that has started has one CPU device, whatever it is told later; and Ray forks before it starts."""
-    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "own.py").write_text(own)
+    (tmp_path / "spec.toml").write_text(f'use = ["own.py"]\n{SPEC}')
     code = """
 import sys
-from pausejax.commands import main
-from pausejax.execution import play as path, runtime
+from jax._src import xla_bridge
+from pausejax.commands import executors, main
+from pausejax.execution import runtime
 
-def play(*_, **__):
-    import jax
-    print(len(jax.local_devices()))
+def executor(*_):
+    print(xla_bridge.backends_are_initialized() and len(xla_bridge.local_devices()))
     sys.exit(0)
 
 runtime._cores = lambda: 3
-path.play = play
+executors.executor = executor
 main.main(["run", "spec.toml", "--out", "out", "--quiet", *sys.argv[1:]])
 """
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
@@ -210,7 +215,7 @@ main.main(["run", "spec.toml", "--out", "out", "--quiet", *sys.argv[1:]])
     done = subprocess.run(
         [sys.executable, "-c", code, *asked], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+    assert (done.stdout, done.returncode) == (printed, 0), done.stderr
 
 
 def test_an_output_without_some_letters_ends_no_command(tmp_path):
