@@ -185,18 +185,20 @@ def _absent(study: Study) -> set[str]:
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
     absent |= set() if study.keep_models else set(KEPT)
-    endings = values_of(study, "ending")
-    absent |= set() if "all" in endings else set(REGRETS)
-    read = [
-        known or (False, 0)
-        for name in endings
-        for known in _read(study, "ending", name, lambda one: (bool(one.waits_for_all), int(one.waiting)))
-    ]
-    waiting = any(number for _, number in read)
-    absent |= {"late_count"} if all(waits or number for waits, number in read) else set()
-    absent |= set() if waiting else set(OVERLAPPING)
+    for_all = late = overlapping = False
+    for name in values_of(study, "ending"):
+        outside = study.parts.get("ending", name).outside
+        for known in _read(study, "ending", name, lambda one: (bool(one.waits_for_all), int(one.waiting))):
+            waits, waiting = known or (False, 0)
+            for_all |= waits
+            # An ending from outside may drop updates of clients that have finished, also if rounds overlap.
+            late |= not waits and (outside or not waiting)
+            overlapping |= waiting > 0
+    absent |= set() if for_all else set(REGRETS)
+    absent |= set() if late else {"late_count"}
+    absent |= set() if overlapping else set(OVERLAPPING)
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
-    absent |= {"available_count"} if always and not waiting else set()
+    absent |= {"available_count"} if always and not overlapping else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 
 

@@ -43,7 +43,7 @@ class Record(NamedTuple):
     failed_count: jax.Array | None = None
     """int32 [R], number of selected clients that failed in the round; None if no client can fail."""
     late_count: jax.Array | None = None
-    """int32 [R], number of selected clients that came too late; None if the round waits for all clients."""
+    """int32 [R], number of selected clients that came too late; None if no client can be late."""
     released: jax.Array | None = None
     """int32 [R, n], clients that released an update in this round, -1 pads.
 
@@ -75,7 +75,7 @@ def record_round(
     after: State,
 ) -> Record:
     """Makes the record of a round. Arrays have a row for each run, except the shared arrays of `world`."""
-    learning, overlap, valid = config.learning, close.overlap, cohort.members >= 0
+    learning, overlap = config.learning, close.overlap
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, config.num_clients)
     return Record(
@@ -90,7 +90,7 @@ def record_round(
         selected=cohort.members,
         available_count=_count(network.available),
         failed_count=_count(close.failed),
-        late_count=_count(_late(config, valid, close)),
+        late_count=_count(_late(config, close)),
         released=close.released if _may_not_release(config) else None,
         arrived=_arrived(close) if overlap else None,
         staleness=overlap.staleness if overlap else None,
@@ -119,11 +119,16 @@ def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
 
 
-def _late(config: StaticConfig, valid: jax.Array, close: RoundClose) -> jax.Array | None:
-    """Returns which members came too late, bool [R, n]; None if the round waits for all clients."""
-    if config.waits_for_all or config.max_at_work or close.arrived is None:
+def _late(config: StaticConfig, close: RoundClose) -> jax.Array | None:
+    """Returns which members came too late, bool [R, n]; None if no client can be late.
+
+    If rounds overlap, the members are the clients that have finished. An ending from outside the package may
+    drop their updates.
+    """
+    never = config.waits_for_all or (config.max_at_work and not config.ending.part.outside)
+    if never or close.arrived is None:
         return None
-    late = valid & ~close.arrived
+    late = (close.members >= 0) & ~close.arrived
     return late if close.failed is None else late & ~close.failed
 
 

@@ -91,6 +91,8 @@ def learning_of(
         eval_lanes=chosen.eval_lanes,
         eval_batch=chosen.eval_batch,
     )
+    algorithm, aggregator = bound("algorithm"), bound("aggregator")
+    read = {*algorithm.traced, *aggregator.traced}
     learning = Learning(
         model,
         task,
@@ -100,8 +102,9 @@ def learning_of(
         preprocess=dataset.preprocess,
         standardize=dataset.scale is not None,
         server=server,
-        algorithm=bound("algorithm"),
-        aggregator=bound("aggregator"),
+        algorithm=algorithm,
+        aggregator=aggregator,
+        tables=tuple((name, tables[name]) for name in sorted(read & tables.keys())),
         conv=chosen.conv,
     )
     _check_algorithm(learning)
@@ -158,13 +161,12 @@ def _check_algorithm(learning: Learning) -> None:
     part, shape = learning.algorithm.part, learning.sent
     if not jax.tree.leaves(shape.params):
         raise PartError(f"{part.where}: upload must return one array or more, but returns none")
-    values = dict.fromkeys(learning.aggregator.traced, jax.ShapeDtypeStruct((), jnp.float32))
     rows = []
 
     def combine(values: dict[str, jax.Array]) -> None:
         rows.append(learning.build_aggregator(values).combine is not None)
 
-    jax.eval_shape(combine, values)
+    jax.eval_shape(combine, learning.shapes_of(learning.aggregator))
     if rows[0] and all(jax.tree.leaves(state) for state in learning.states):
         raise PartError(
             f'aggregator = "{learning.aggregator.name}": must be "mean" with {part.where}, because its '

@@ -106,7 +106,7 @@ def is_own(learning: Learning) -> list[bool]:
     """
     weights = _shapes(learning)
     server, client = learning.states
-    values = {name: jnp.float32(1) for name in learning.algorithm.traced}
+    values = learning.shapes_of(learning.algorithm)
 
     def start(client: Any, params: Any, server: Any, values: Values) -> list[jax.Array]:
         return jax.tree.leaves(learning.build_algorithm(values).start(params, server, client))

@@ -100,6 +100,8 @@ class Learning:
     """Part that builds the optax transformation of the pseudo-gradient from the traced values."""
     algorithm: Bound = _FEDAVG
     aggregator: Bound = _MEAN
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Shapes of the tables that the algorithm and the aggregator read from files, by parameter name."""
     conv: ConvVariant = "im2col"
     """Implementation of convolutions in the package's own networks; other networks are not changed."""
     sharded: bool = False
@@ -134,11 +136,12 @@ class Learning:
             return self.build_algorithm(values).init(params)
 
         weights = jax.eval_shape(self.model.init, jax.random.key(0))
-        return jax.eval_shape(init, weights.params, self._unknown_values)
+        return jax.eval_shape(init, weights.params, self.shapes_of(self.algorithm))
 
-    @property
-    def _unknown_values(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return dict.fromkeys(self.algorithm.traced, jax.ShapeDtypeStruct((), jnp.float32))
+    def shapes_of(self, part: Bound) -> dict[str, jax.ShapeDtypeStruct]:
+        """Returns the shapes of the traced values and tables that the algorithm or the aggregator reads."""
+        tables = dict(self.tables)
+        return {name: jax.ShapeDtypeStruct(tables.get(name, ()), jnp.float32) for name in part.traced}
 
     @functools.cached_property
     def sent(self) -> Weights:
@@ -152,7 +155,8 @@ class Learning:
             return algorithm.upload(Local(start, start, server, client, one, one, jnp.float32(1)))[0]
 
         statistics = {} if self.keeps_statistics else weights.statistics
-        return Weights(jax.eval_shape(upload, weights.params, self._unknown_values), statistics)
+        params = jax.eval_shape(upload, weights.params, self.shapes_of(self.algorithm))
+        return Weights(params, statistics)
 
     @functools.cached_property
     def num_parameters(self) -> int:

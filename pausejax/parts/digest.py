@@ -26,6 +26,8 @@ from pausejax.parts.values import (
     PLAIN,
     attributes,
     beside,
+    beside_wrapped,
+    closed_over,
     contents_of,
     is_array,
     is_content,
@@ -61,9 +63,11 @@ def digest_of(part: Part) -> str:
 def _add_part(content: "_Content", part: Part) -> None:
     content.add(part.function, part.name)
     content.add(dict(part.groups), part.name)
-    if is_foreign(str(part.function.__globals__.get("__name__"))):
+    function = part.function
+    # A jitted function, for example, is an object.
+    if isinstance(function, types.FunctionType) and is_foreign(str(function.__globals__.get("__name__"))):
         # The library may have made the function in another function, with values of the session.
-        made_from = part.function.__code__, part.function.__defaults__, part.function.__kwdefaults__
+        made_from = function.__code__, function.__defaults__, function.__kwdefaults__
         content.add((part.content, *made_from), part.name)
     if part.notes:
         content.add(dict(part.notes), part.name)
@@ -198,8 +202,9 @@ class _Content:
         home = str(function.__globals__.get("__name__"))
         if is_foreign(home):
             self._put("function", home, function.__qualname__)
-            if "<locals>" in function.__qualname__:  # made by a call, whose arguments may be defaults
-                self.add((function.__defaults__, function.__kwdefaults__), name)
+            # Made by a call, whose arguments may be defaults. A wrapped function's attributes are copied.
+            if "<locals>" in code.co_qualname:
+                self.add((function.__defaults__, function.__kwdefaults__, attributes(function, "__")), name)
             if function.__name__ == "<lambda>":
                 self._add_code(code, name)
         else:
@@ -218,9 +223,7 @@ class _Content:
                 found = cell.cell_contents
             except ValueError:  # the variable is assigned later
                 continue
-            if type(found) is int and home.partition(".")[0] == "optax":
-                found = float(found)  # schedules do this when they are first called
-            self.add(found, f"{name}.{key}")
+            self.add(closed_over(home.partition(".")[0], key, found), f"{name}.{key}")
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
         *fields, constants = (getattr(code, field) for field in CODE)
@@ -254,6 +257,8 @@ class _Content:
 
     def _add_object(self, value: Any, name: str) -> None:
         self.add(type(value), name)
+        if not is_of_library(type(value)):  # its pickle, for example, may leave attributes out
+            self.add(attributes(value, "__"), name)
         if isinstance(value, property):
             self.add((value.fget, value.fset, value.fdel), name)
         elif isinstance(value, functools.cached_property):
@@ -268,9 +273,8 @@ class _Content:
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
-            # Such as a jitted function, or a cached function.
             self.add(wrapped, name)
-            self._add_all(attributes(value, "_" if is_of_library(type(value)) else "__"), name)
+            self._add_all(beside_wrapped(value), name)
         elif is_of_process(value):
             pass
         else:
@@ -279,11 +283,10 @@ class _Content:
                 how = registered(value) if registered else value.__reduce_ex__(4)
             except Exception as error:
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
-            if not is_of_library(type(value)):  # a pickle may leave attributes out
-                self.add(attributes(value, "__"), name)
             if not isinstance(how, str):
                 self.add([state(one) for one in how], name)
             elif how.replace(".", "").isidentifier():
-                self._put(getattr(value, "__module__", ""), how)
+                module = str(getattr(value, "__module__", ""))
+                self._put(module if is_foreign(module) else "", how)
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")

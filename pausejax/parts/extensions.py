@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -155,7 +156,7 @@ def _execute(
     if not (file := reached.get(module, base)).is_relative_to(base):
         raise PartError(f"use: {entry}: is a link to {file}. Name this file")
     _refuse_taken(entry, base, module, reached)
-    own = OwnModules(base, functools.partial(_belongs, base, module), reached, places)
+    own, folder = OwnModules(base, functools.partial(_belongs, base, module), reached, places), os.getcwd()
     with own.in_place(), collecting(own.contents) as collected:
         try:
             importlib.import_module(module)
@@ -163,6 +164,9 @@ def _execute(
             raise PartError(f"use: {error}") from error
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
+    if os.getcwd() != folder:  # the paths of the study, such as --out, start from this folder
+        os.chdir(folder)
+        raise PartError(f"use: {entry}: changes the working folder. Write Path(__file__).parent in its paths")
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
         reached, below = _reached(base, module, own.files, places), {}
         if any(map(may_compute_names, own.contents.values())):

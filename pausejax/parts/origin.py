@@ -21,9 +21,11 @@ def _standard() -> Path:
     return Path(sysconfig.get_path("stdlib")).resolve()
 
 
+@functools.cache
 def in_package(file: str) -> bool:
-    """Returns whether a file belongs to this package."""
-    return Path(file).is_relative_to(package())
+    """Returns whether a file belongs to this package, under any path, such as one with a link."""
+    path = Path(file)
+    return path.is_absolute() and path.resolve().is_relative_to(package())
 
 
 def of_others(path: Path) -> bool:

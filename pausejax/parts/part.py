@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from pausejax.parts.origin import in_package
 from pausejax.parts.parameter import Parameter
 
 
@@ -179,7 +180,7 @@ class Part:
     @property
     def outside(self) -> bool:
         """Whether the part is defined outside this package."""
-        return not self.function.__module__.startswith("pausejax.")
+        return not in_package(self.file)
 
     @property
     def where(self) -> str:

@@ -136,7 +136,7 @@ def _register(category: str, function: Function, **notes: Any) -> Function:
     file = Path(part.file).resolve()
     of_library = not in_package(part.file) and file not in own and of_others(file) and file.is_file()
     part = dataclasses.replace(part, notes=notes, content=digest_of_file(file) if of_library else "")
-    keywords = function.__kwdefaults__ or {}
+    keywords = getattr(function, "__kwdefaults__", None) or {}  # a jitted function has none
     declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
     if declared:
         # The function gets plain defaults, so that it can be called directly. Registering it again gives the

@@ -1,14 +1,19 @@
 """Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
 
 import contextlib
+import functools
+import logging
+import os
 import random
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from pausejax.parts.origin import is_of_library
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
@@ -27,23 +32,42 @@ _DESCRIBING = frozenset(
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
 used."""
 
-_SEEDED_BY_THE_SYSTEM = (random._inst, np.random.mtrand._rand)
-_CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+# Libraries hold such generators, for example in `scipy.stats.norm`.
+_OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
+_KINDS_OF_PROCESS = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, logging.Logger)
+_COMPUTED = frozenset(
+    (
+        *("getattr", "hasattr", "vars", "dir", "globals", "eval", "exec", "__dict__", "attrgetter"),
+        *("methodcaller", "import_module", "__import__", "modules", "inspect"),
+    )
+)
+"""Names of code that may read a module's variables by names which it computes."""
 
 
 def is_of_process(value: Any) -> bool:
-    """Returns whether a value differs in each process: a cache, or a generator that the system has seeded.
+    """Returns whether a value is one of the process and not of a study.
 
-    Libraries hold such generators, for example in `scipy.stats.norm`.
+    It is a cache, a logger, the environment, or a generator that the system has seeded.
     """
-    return any(value is one for one in _SEEDED_BY_THE_SYSTEM) or isinstance(value, _CACHES)
+    return any(value is one for one in _OF_PROCESS) or isinstance(value, _KINDS_OF_PROCESS)
 
 
-def contents_of(module: types.ModuleType, names: Iterable[str]) -> dict[str, Any]:
-    """Returns the global variables of a module of the user, without those that Python adds.
+def closed_over(library: str, name: str, value: Any) -> Any:
+    """Returns the content of a variable that a function of a library closes over."""
+    if library == "functools" and name == "cache_token":
+        return (
+            None  # of `singledispatch`: how many classes were registered with abstract ones in this process
+        )
+    # Schedules of optax convert their numbers when they are first called.
+    return float(value) if library == "optax" and type(value) is int else value
 
-    Python puts each imported module of a package into the package. A lazy package, which has a function
-    `__getattr__`, imports them when they are read. Only those that the code reads are content.
+
+def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, Any]:
+    """Returns those global variables of a module of the user whose names the code reads.
+
+    They are all variables, but no modules of a package, if the code may compute names. Python puts each
+    imported module of a package into the package. A lazy package, which has a function `__getattr__`, imports
+    them when they are read.
 
     Args:
       module: any module.
@@ -52,7 +76,8 @@ def contents_of(module: types.ModuleType, names: Iterable[str]) -> dict[str, Any
     found = {key: one for key, one in vars(module).items() if not key.startswith("__")}
     modules = {key for key, one in found.items() if isinstance(one, types.ModuleType)}
     inside = {key for key in modules if found[key].__name__ == f"{module.__name__}.{key}"}
-    found = {key: one for key, one in found.items() if key not in inside or key in names}
+    some = inside if names & _COMPUTED else found.keys()
+    found = {key: one for key, one in found.items() if key not in some or key in names}
     if lazy := vars(module).get("__getattr__"):
         found["__getattr__"] = lazy
         for key in names:
@@ -75,10 +100,15 @@ def pytree_functions(kind: type) -> tuple[Any, ...]:
 
 
 def state(part: Any) -> Any:
-    """Returns one part of an object's state, without the number that flax gives each module."""
+    """Returns one part of an object's state."""
     if isinstance(part, dict):
-        return {key: one for key, one in part.items() if type(one).__qualname__ != "FlaxId"}
+        return _without_number(part)
     return list(part) if isinstance(part, Iterator) else part
+
+
+def _without_number(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the attributes of an object without the number that flax gives each module."""
+    return {key: one for key, one in attributes.items() if type(one).__qualname__ != "FlaxId"}
 
 
 def is_array(value: Any) -> bool:
@@ -94,7 +124,23 @@ def attributes(value: Any, hidden: str) -> dict[str, Any]:
     slots = [key for items in members for key, one in items if isinstance(one, types.MemberDescriptorType)]
     found = {key: getattr(value, key) for key in slots if hasattr(value, key)}
     found |= getattr(value, "__dict__", {})
-    return {key: one for key, one in found.items() if not key.startswith(hidden)}
+    return {key: one for key, one in _without_number(found).items() if not key.startswith(hidden)}
+
+
+def beside_wrapped(value: Any) -> dict[str, Any]:
+    """Returns the attributes of an object that wraps a function, such as a jitted or a cached function."""
+    import jax
+
+    kind, jitted = type(value), jax.jit(lambda: None)
+    if kind is type(jitted):
+        return {key: one for key, one in attributes(value, "__").items() if key not in vars(jitted)}
+    hides = is_of_library(kind) and kind is not functools._lru_cache_wrapper
+    found = attributes(value, "_" if hides else "__")
+    if isinstance(vars(kind).get("__getstate__"), types.FunctionType):
+        # Such as `joblib.memory.MemorizedFunc`, whose pickle leaves out a time.
+        kept = value.__getstate__()
+        return {key: kept[key] for key in found if key in kept}
+    return found
 
 
 def beside(array: Any) -> tuple[Any, ...]:

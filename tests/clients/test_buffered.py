@@ -206,6 +206,35 @@ def test_what_does_not_go_with_overlapping_rounds(options, message):
         pausejax.simulate(**{"policies": ["random"], "ending": "buffered", **SMALL, **options})
 
 
+def test_updates_that_an_own_ending_drops_are_late(own_parts):
+    """As with a bound on their age. What clients release is aggregated or late."""
+
+    @parts.ending
+    def fresh_only(*, clients_per_round: int, spare: int = 2) -> Ending:
+        """The first clients that are done; updates of an earlier model do not count."""
+
+        def close(work: Work) -> Close:
+            there = work.client >= 0
+            order = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
+            number = jnp.where(jnp.any(there[spare:]), jnp.sum(there) - spare, clients_per_round)
+            done = there & (order < number)
+            duration = jnp.max(jnp.where(done, work.latency, 0.0))
+            return Close(duration, done & (work.age == 0) & ~work.fails, done)
+
+        return Ending(close, waiting=spare)
+
+    options = {**BANDIT, "seeds": 3, "late": "released", "failure_probability": 0.2}
+    for endings in ("fresh_only", ["deadline", "fresh_only"]):
+        result = pausejax.simulate("random", ending=endings, **options)
+        own = result.isel(
+            run=np.flatnonzero(np.broadcast_to(result["ending"] == "fresh_only", result.sizes["run"]))
+        )
+        arrived = (own["arrived"].values >= 0).sum(axis=(1, 2))
+        late = own["late_count"].values.sum(axis=1)
+        assert (late > 0).all()
+        np.testing.assert_array_equal(arrived + late, own["releases"].values.sum(axis=1))
+
+
 def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
     @parts.policy
     def stubborn(*, clients_per_round: int) -> Policy:
@@ -216,6 +245,26 @@ def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
         parts.PartError, match=r"policy stubborn: round 2: client . is selected, but is not available"
     ):
         pausejax.simulate(policies=["stubborn"], ending="buffered", mode="bandit", rounds=6, num_clients=6)
+
+
+def test_an_own_ending_that_waits_for_all_has_regrets(own_parts):
+    """Also if no run of the study has the package's ending."""
+
+    @parts.ending
+    def patient() -> Ending:
+        """Waits for all."""
+
+        def close(work: Work) -> Close:
+            there = work.client >= 0
+            return Close(jnp.max(jnp.where(there, work.latency, 0.0)), there)
+
+        return Ending(close, waits_for_all=True)
+
+    found, usual = (
+        pausejax.simulate("random", ending=one, **{**BANDIT, "seeds": 2}) for one in ("patient", "all")
+    )
+    for name in ("regret", "pseudo_regret", "reward"):
+        np.testing.assert_array_equal(found[name], usual[name])
 
 
 def test_an_own_ending_that_waits_for_all_counts_all(own_parts):

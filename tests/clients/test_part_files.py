@@ -1,5 +1,6 @@
 """What parts read from files: every part is given its table, and a file lies where its spec says."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -10,6 +11,8 @@ from pausejax import kinds, parts
 from pausejax.data.host import DataCache
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
+from pausejax.federated.aggregators import Aggregator
+from pausejax.federated.algorithms import Algorithm
 from pausejax.policies import Policy, cohort, memoryless
 from pausejax.study.plan import make_plan
 
@@ -73,6 +76,43 @@ def test_a_policy_is_given_its_table(tmp_path):
     )
     expected = np.sort(np.argsort(-table, axis=1)[:, :2], axis=1)[np.arange(7) % 5]
     np.testing.assert_array_equal(found["selected"].values[0], expected)
+
+
+def test_algorithms_and_aggregators_are_given_their_tables(tmp_path, own_parts):
+    """All of them halve the mean update: by the upload, by a state of the server, or by the aggregation."""
+
+    @parts.algorithm
+    def halved_upload(*, upload_file: pausejax.File = NO_FILE) -> Algorithm:
+        def upload(local):
+            moved = jax.tree.map(lambda new, old: upload_file[0, 1] * (new - old), local.params, local.start)
+            return moved, local.client
+
+        return Algorithm(upload=upload)
+
+    @parts.algorithm
+    def halved_mean(*, mean_file: pausejax.File = NO_FILE) -> Algorithm:
+        def combine(mean, params, server, arrived):
+            return jax.tree.map(lambda update: server[0, 1] * update, mean), server
+
+        return Algorithm(init=lambda params: (mean_file, ()), combine=combine)
+
+    @parts.aggregator
+    def halved_sum(*, sum_file: pausejax.File = NO_FILE) -> Aggregator:
+        half = sum_file[0, 1]
+        return Aggregator(lambda updates, weights: half * (weights @ updates))
+
+    table = write(tmp_path, "half.npy", [[7.0, 0.5, 7.0]])
+    options = {**SMALL, "seeds": 2, "private": False}
+    ways = [
+        {"server_optimizer": "damped", "damping_file": write(tmp_path, "damping.npy", [[0.5]])},
+        {"federated_algorithm": "halved_upload", "upload_file": table},
+        {"federated_algorithm": "halved_mean", "mean_file": table},
+        {"aggregator": "halved_sum", "sum_file": table},
+    ]
+    found, *others = (pausejax.simulate("random", **options, **way)["test_loss"].values for way in ways)
+    assert np.ptp(found[0]) > 0
+    for other in others:
+        np.testing.assert_allclose(other, found, rtol=1e-5)
 
 
 @pytest.mark.slow

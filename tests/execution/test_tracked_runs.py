@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import pausejax
+from pausejax import analysis
 from pausejax.execution import tracking
 from pausejax.execution.tracking import runs
 
@@ -48,6 +50,25 @@ def test_a_run_is_told_with_what_its_policy_reads_and_its_finite_numbers(made):
         np.testing.assert_array_equal(
             list(accuracy.values()), result["test_accuracy"].values[place][: len(accuracy)]
         )
+
+
+def test_the_last_point_of_a_curve_is_the_metric(own_parts):
+    """Trackers rank runs by the last points, so these must not be values of a single round."""
+    for reduce in ("last", "mean", "total", "each"):
+
+        def slowest(seen):
+            return jnp.where(seen.round % 3 == 0, jnp.nan, jnp.max(seen.latency))
+
+        slowest.__name__ = f"slowest_{reduce}"
+        pausejax.quantity(units="s", reduce=reduce)(slowest)
+    names = [f"slowest_{reduce}" for reduce in ("last", "mean", "total", "each")]
+    result = pausejax.simulate(["random", "pause"], mode="bandit", rounds=8, num_clients=6, quantities=names)
+    figures = analysis.finals(result)
+    for place, run in enumerate(runs.tracked_runs(result)):
+        ends = {point.name: point.value for point in run.points}
+        assert len({ends[name] for name in names}) == 3  # the mean is shown by two of them
+        for name, value in ends.items():
+            assert value == pytest.approx(float(figures[name][place]), rel=1e-6), name
 
 
 def test_a_metric_that_ends_infinite_is_not_told(made):

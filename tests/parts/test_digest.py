@@ -1,5 +1,6 @@
 """What the identity of a run knows of parts that a notebook or script defines: all that they reach."""
 
+import collections.abc
 import dataclasses
 import importlib
 import subprocess
@@ -120,6 +121,19 @@ CHANGES = {
     ),
     "an attribute of a function": ("def C(x):\n    return x * C.at\nC.at = {v}", "C(2)"),
     "a private attribute of a function": ("def C(x):\n    return x * C._at\nC._at = {v}", "C(2)"),
+    "an attribute of a vectorized function": (
+        "C = jax.vmap(lambda x: x * C.at)\nC.at = {v}",
+        "C(jnp.ones(2)).sum()",
+    ),
+    "a private attribute of a jitted function": (
+        "@jax.jit\ndef C(x):\n    return x * C._at\nC._at = {v}",
+        "C(2.0)",
+    ),
+    "an attribute of a property": (
+        "class B(property):\n    def __get__(self, one, kind=None):\n        return self.at\n"
+        "class C:\n    at = B()\nvars(C)['at'].at = {v}",
+        "C().at",
+    ),
     "a weak type": ("C = jnp.asarray(1.1, *([jnp.float32] if {v} == 1 else []))", "2.0 * C.weak_type"),
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
     "a default of a table": ("C = collections.defaultdict(lambda: {v})", "C.default_factory()"),
@@ -369,6 +383,8 @@ CELLS = {
     "C = np.arange(3)": "D = {'table': C}",
     "C = {1, 2}": "D = functools.partial(max, C)",
     "@jax.jit\ndef C(x):\n    return x": "D = jax.vmap(C)",
+    "class E(nn.Module):\n    width: int = 4\nC = E()": "D = [C]",
+    "import joblib\n@joblib.Memory('kept', verbose=0).cache\ndef C(x):\n    return x": "D = [C]",
 }
 
 
@@ -428,14 +444,55 @@ def test_objects_in_cycles_are_told_apart():
     assert len(found) == len(ways) + 6
 
 
+def test_what_only_the_process_knows_does_not_count(monkeypatch):
+    """Its environment, and how many classes its libraries have registered."""
+    made = (
+        "from os import environ\nimport collections.abc\n@functools.singledispatch\ndef C(x):\n    return 1\n"
+        "@C.register\ndef _(x: collections.abc.Mapping):\n    return 2\n"
+    )
+    part = define(f"{BEFORE}{made}{QUANTITY.format(reads='C({}) + len(environ)')}")
+    found = digest_of(part)
+    monkeypatch.setenv("A_VARIABLE_OF_THE_TESTS", "1")
+    collections.abc.Hashable.register(type("Registered", (), {}))
+    assert digest_of(part) == found
+
+
+@pytest.mark.parametrize(
+    ("reads", "counts"),
+    [
+        ("lab_with_notes.scale()", {"FACTOR"}),
+        ("(lambda lab: lab.scale())(lab_with_notes)", {"FACTOR"}),
+        ("getattr(lab_with_notes, 'sca' + 'le')()", {"FACTOR", "NOTES"}),
+    ],
+)
+def test_what_a_part_reads_from_a_module_counts(tmp_path, monkeypatch, reads, counts):
+    """All that it defines counts if the code may compute names."""
+    text = "import threading\nFACTOR, NOTES = [1], []\ndef scale():\n    return FACTOR[0]\n"
+    (tmp_path / "lab_with_notes.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    part = define(f"{BEFORE}import lab_with_notes\n{QUANTITY.format(reads=reads)}")
+    lab = sys.modules["lab_with_notes"]
+    for name in ("FACTOR", "NOTES"):
+        found = digest_of(part)
+        getattr(lab, name).append(3)
+        assert (digest_of(part) != found) == (name in counts)
+    monkeypatch.delitem(sys.modules, "lab_with_notes")
+
+
 def test_the_name_of_the_script_does_not_count():
     """It is `__main__` for Python, `__mp_main__` for a process that it starts, and another for an import."""
-    made = "class C:\n    at = 1\nclass D(nn.Module):\n    width: int = 3\n"
+    made = (
+        "import logging\nclass C:\n    at = 1\nclass D(nn.Module):\n    width: int = 3\n"
+        "E = logging.getLogger(__name__), typing.TypeVar('T')\n"
+    )
     found = set()
     for name in ("notebook", "__mp_main__", "another_script"):
         parts.registered_parts()._own.pop(("quantity", "noted"), None)
         space = {"__name__": name}
-        exec(compile(BEFORE + made + QUANTITY.format(reads="C.at + D().width"), "<cell>", "exec"), space)
+        exec(
+            compile(BEFORE + made + QUANTITY.format(reads="C.at + D().width + len(E)"), "<cell>", "exec"),
+            space,
+        )
         found.add(digest_of(parts.registered_parts().get("quantity", "noted")))
     assert len(found) == 1
 

@@ -92,6 +92,15 @@ def test_a_changed_file_is_another_study_and_the_folder_says_which(tmp_path, cap
     assert not list(tmp_path.rglob("__pycache__"))
 
 
+def test_a_file_does_not_change_the_working_folder(tmp_path, monkeypatch):
+    """Otherwise the results would be in another folder than the one that is asked for."""
+    spec = write(tmp_path / "mine", more="import os\nos.chdir(os.path.dirname(__file__))")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match=r"use: mine\.py: changes the working folder"):
+        kinds.load(spec)
+    assert Path.cwd() == tmp_path
+
+
 @pytest.mark.slow
 def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
     spec = write(tmp_path, "BEGIN", more="from helper import BEGIN")

@@ -1,6 +1,8 @@
 """What a function's signature comes to as a part, and what two parts may share."""
 
 import dataclasses
+import functools
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jax
@@ -11,7 +13,10 @@ from hypothesis import strategies as st
 import pausejax
 import pausejax.policies  # registers those of the package
 from pausejax import bandit, parts
+from pausejax.network import laws
 from pausejax.parts import File, Parameter, PartError
+from pausejax.parts.digest import digest_of
+from pausejax.parts.origin import in_package
 
 NO_FILE = File("")
 
@@ -61,6 +66,35 @@ def test_annotations_and_defaults_say_kind_bounds_and_section():
     on_host = parts.read("dataset", everything_allowed).parameters
     assert not any(p.traced for p in on_host.values())
     assert part.build(num_clients=4, bounded=0.5, more=1) == (4, 0.5)
+
+
+def test_a_jitted_or_cached_function_is_a_part(own_parts):
+    """As are functions around parts of this package, which count as the user's."""
+    jitted, cached = jax.jit(lambda seen: seen.reward * 2), functools.cache(lambda *, size=3: size)
+    jitted.__name__, cached.__name__ = "doubled", "made"
+    assert parts.quantity(jitted) is jitted and parts.dataset(cached) is cached
+    quantity, dataset = (
+        parts.registered_parts().get(*key) for key in (("quantity", "doubled"), ("dataset", "made"))
+    )
+    assert dataset.build(size=4) == 4 and quantity.outside and dataset.outside
+    assert digest_of(quantity) != digest_of(dataset)
+    assert parts.registered_parts().get("policy", "pause").outside is False
+
+    @functools.wraps(laws.lognormal)
+    def slower(**arguments):
+        return laws.lognormal(**arguments)
+
+    slower.__name__ = "slower"
+    parts.latency(slower)
+    assert parts.registered_parts().get("latency", "slower").outside
+
+
+def test_a_package_behind_a_link_is_the_package(tmp_path):
+    """Such as one in a home folder that is a link, on a cluster."""
+    (tmp_path / "home").symlink_to(Path(pausejax.__file__).parents[1])
+    assert in_package(str(tmp_path / "home" / "pausejax" / "network" / "endings.py"))
+    assert not in_package(str(tmp_path / "home" / "tests" / "conftest.py"))
+    assert not in_package("pausejax.network")
 
 
 def test_a_decorated_function_is_called_as_it_is():

@@ -156,7 +156,9 @@ def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
         if not has_curve(result, metric):
             continue
         variable = result[metric.variable]
-        values = RUNNING[metric.reduce](recorded(metric.variable, variable.values))
+        # A tracker ranks runs by the last points of their curves, so these are the metrics of the runs.
+        reduce = "mean" if metric.reduce == "each" else metric.reduce
+        values = RUNNING[reduce](recorded(metric.variable, variable.values))
         if variable.dims[1:] == ("round",):
             curves[name] = values
         else:
