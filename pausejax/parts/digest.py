@@ -274,7 +274,8 @@ class _Content:
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
             self.add(wrapped, name)
-            self._add_all(beside_wrapped(value), name)
+            if is_of_library(type(value)):
+                self._add_all(beside_wrapped(value), name)
         elif is_of_process(value):
             pass
         else:

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.parts.origin import is_of_library
-
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
     *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
@@ -54,10 +52,9 @@ def is_of_process(value: Any) -> bool:
 
 def closed_over(library: str, name: str, value: Any) -> Any:
     """Returns the content of a variable that a function of a library closes over."""
+    # In `singledispatch` it counts the classes that this process has registered with abstract classes.
     if library == "functools" and name == "cache_token":
-        return (
-            None  # of `singledispatch`: how many classes were registered with abstract ones in this process
-        )
+        return None
     # Schedules of optax convert their numbers when they are first called.
     return float(value) if library == "optax" and type(value) is int else value
 
@@ -128,14 +125,15 @@ def attributes(value: Any, hidden: str) -> dict[str, Any]:
 
 
 def beside_wrapped(value: Any) -> dict[str, Any]:
-    """Returns the attributes of an object that wraps a function, such as a jitted or a cached function."""
+    """Returns the attributes of a library's object that wraps a function, such as a jitted function."""
     import jax
 
     kind, jitted = type(value), jax.jit(lambda: None)
     if kind is type(jitted):
         return {key: one for key, one in attributes(value, "__").items() if key not in vars(jitted)}
-    hides = is_of_library(kind) and kind is not functools._lru_cache_wrapper
-    found = attributes(value, "_" if hides else "__")
+    if kind is functools._lru_cache_wrapper:
+        return attributes(value, "__")
+    found = attributes(value, "_")
     if isinstance(vars(kind).get("__getstate__"), types.FunctionType):
         # Such as `joblib.memory.MemorizedFunc`, whose pickle leaves out a time.
         kept = value.__getstate__()
