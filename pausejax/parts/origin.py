@@ -38,9 +38,10 @@ def of_others(path: Path) -> bool:
 @functools.cache
 def _installed(folder: str) -> frozenset[Path]:
     """Returns the folders and files that `pip install --target` has put into a folder."""
-    records = Path(folder).glob("*.dist-info/RECORD")
+    base = Path(folder).resolve()
+    records = base.glob("*.dist-info/RECORD")
     lines = (line for record in records for line in record.read_text(errors="replace").splitlines())
-    return frozenset(Path(folder, line.partition(",")[0].partition("/")[0]) for line in lines)
+    return frozenset(base / line.partition(",")[0].partition("/")[0] for line in lines)
 
 
 NEEDED = frozenset(

@@ -285,7 +285,9 @@ def test_modules_of_computed_names_count(tmp_path, monkeypatch):
     assert start_of(kinds.load(spec).parts) == 2
 
 
-@pytest.mark.parametrize("way", ["pip install --target", "a library that this package needs"])
+@pytest.mark.parametrize(
+    "way", ["pip install --target", "pip install --target, by a link", "a library that this package needs"]
+)
 def test_libraries_are_not_executed_again(tmp_path, monkeypatch, way):
     """A second copy may fail to import, and its classes are others than those of the first copy."""
     name = "targeted" if way.startswith("pip") else "dp_accounting"
@@ -295,6 +297,9 @@ def test_libraries_are_not_executed_again(tmp_path, monkeypatch, way):
     if name == "targeted":
         (library / "targeted-1.0.dist-info").mkdir()
         (library / "targeted-1.0.dist-info" / "RECORD").write_text(f"{name}.py,sha256=0,0\n")
+    if way.endswith("link"):
+        library = tmp_path / "link"
+        library.symlink_to(tmp_path / "library")
     monkeypatch.syspath_prepend(str(library))
     before = sys.modules.pop(name, None)
     imported = importlib.import_module(name)
