@@ -160,7 +160,9 @@ class _Content:
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                self._add_all({key: one for key, one in vars(value).items() if is_content(key)}, name)
+                found = {key: one for key, one in vars(value).items() if is_content(key)}
+                self._put(*found)  # code may read them in their order
+                self._add_all(found, name)
                 self.add(pytree_functions(value), name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
@@ -243,7 +245,7 @@ class _Content:
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
         library = type(array).__module__.partition(".")[0]
         self._put("array", library, array.dtype, found.shape, *weak)
-        if found.dtype.kind == "O":
+        if found.dtype.hasobject:
             self.add(found.ravel().tolist(), name)
         else:
             self._put(found.tobytes())

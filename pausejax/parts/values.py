@@ -24,7 +24,7 @@ _DESCRIBING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
         *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
-        *("__slotnames__", "_value2member_map_", "__hash__"),
+        *("__slotnames__", "_value2member_map_"),
     )
 )
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
@@ -33,13 +33,6 @@ used."""
 # Libraries hold such generators, for example in `scipy.stats.norm`.
 _OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
 _KINDS_OF_PROCESS = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, logging.Logger)
-_COMPUTED = frozenset(
-    (
-        *("getattr", "hasattr", "vars", "dir", "globals", "eval", "exec", "__dict__", "attrgetter"),
-        *("methodcaller", "import_module", "__import__", "modules", "inspect"),
-    )
-)
-"""Names of code that may read a module's variables by names which it computes."""
 
 
 def is_of_process(value: Any) -> bool:
@@ -60,11 +53,11 @@ def closed_over(library: str, name: str, value: Any) -> Any:
 
 
 def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, Any]:
-    """Returns those global variables of a module of the user whose names the code reads.
+    """Returns the global variables of a module of the user, without those that Python adds.
 
-    They are all variables, but no modules of a package, if the code may compute names. Python puts each
-    imported module of a package into the package. A lazy package, which has a function `__getattr__`, imports
-    them when they are read.
+    Python puts each imported module of a package into the package. A lazy package, which has a function
+    `__getattr__`, imports them when they are read. Only those that the code reads are content. All other
+    variables are content, because code may also read them without naming them.
 
     Args:
       module: any module.
@@ -73,8 +66,7 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
     found = {key: one for key, one in vars(module).items() if not key.startswith("__")}
     modules = {key for key, one in found.items() if isinstance(one, types.ModuleType)}
     inside = {key for key in modules if found[key].__name__ == f"{module.__name__}.{key}"}
-    some = inside if names & _COMPUTED else found.keys()
-    found = {key: one for key, one in found.items() if key not in some or key in names}
+    found = {key: one for key, one in found.items() if key not in inside or key in names}
     if lazy := vars(module).get("__getattr__"):
         found["__getattr__"] = lazy
         for key in names:

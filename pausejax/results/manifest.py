@@ -166,4 +166,13 @@ def _codec(codec: object) -> str:
 
 
 def _files(folder: Folder, store: str) -> Iterator[str]:
-    return (name for name in folder.tree(store) if name != NAME)
+    return (name for name in folder.tree(store) if name != NAME and not _is_of_system(name))
+
+
+def _is_of_system(name: str) -> bool:
+    """Returns whether an operating system or an editor writes such a file into the folders that it shows.
+
+    Hidden files of older formats of Zarr are not among them.
+    """
+    hidden = any(part.startswith(".") and not part.startswith(".z") for part in name.split("/"))
+    return hidden or name.rpartition("/")[2] in ("Thumbs.db", "desktop.ini")

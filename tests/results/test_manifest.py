@@ -57,6 +57,26 @@ def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, 
     xr.testing.assert_identical(pausejax.open(out).load(), expected)
 
 
+def test_files_that_a_system_writes_into_folders_do_no_harm(study, tmp_path, capsys):
+    """Finder, Explorer, JupyterLab and NFS do; the result must not be simulated again."""
+    whole, run = study
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    for name in (
+        ".DS_Store",
+        "reward/._zarr.json",
+        ".nfs01",
+        "reward/Thumbs.db",
+        ".ipynb_checkpoints/zarr.json",
+    ):
+        (out / "results.zarr" / name).parent.mkdir(exist_ok=True)
+        (out / "results.zarr" / name).write_bytes(b"made by the system")
+    xr.testing.assert_identical(pausejax.open(out).load(), pausejax.open(whole).load())
+    assert cli.main([*run[:3], str(out), *run[4:]]) == cli.OK
+    assert "again" not in capsys.readouterr().err
+    assert (out / "results.zarr" / ".DS_Store").exists()
+
+
 @pytest.mark.parametrize("place", ["reward/zarr.json", "zarr.json"])
 @pytest.mark.parametrize(
     ("name", "configuration"),
