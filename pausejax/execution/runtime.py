@@ -17,12 +17,25 @@ _SETTINGS = {
 """Default values of JAX's settings on which random numbers or the precision depend, by name."""
 
 
+_FOR_DEBUGGING = {
+    "jax_debug_nans": "NaN stands for values that do not exist",
+    "jax_debug_infs": "infinity stands for clients that were never selected",
+    "jax_disable_jit": "rounds are one compiled program",
+}
+"""Settings of JAX with which no study can be simulated, and the reasons."""
+
+
 def check_jax_settings() -> None:
-    """Checks that JAX's settings for random numbers and the precision have their defaults.
+    """Checks that JAX's settings for random numbers, the precision and debugging have their defaults.
 
     Raises:
-      SpecError: a setting has another value, which would change the numbers of equal runs.
+      SpecError: a setting has another value, which would change the numbers of equal runs or end the study.
     """
+    for name, reason in _FOR_DEBUGGING.items():
+        if getattr(jax.config, name, False):
+            raise SpecError(
+                [f"{name} = True: must be False, because {reason}. Unset {name.upper()} in the environment"]
+            )
     for name, needed in _SETTINGS.items():
         if (value := getattr(jax.config, name, needed)) != needed:
             raise SpecError(

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pausejax.parts.origin import is_foreign_spec
+from pausejax.parts.origin import is_foreign, is_foreign_spec
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -27,13 +27,21 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
         level, names = (steps[place - back].argval for back in (2, 1))
         with contextlib.suppress(Exception):  # a call of the function reports the error
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
-            top = importlib.util.find_spec(path.partition(".")[0])
-            if top and not is_foreign_spec(top):
+            if _is_own(path.partition(".")[0]):
                 module = importlib.import_module(path)
                 yield from (_attribute(module, name) for name in names or [""])
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from imports_of(constant, scope)
+
+
+def _is_own(top: str) -> bool:
+    """Returns whether a module or package that a function can import is the user's."""
+    try:
+        found = importlib.util.find_spec(top)
+    except ValueError:  # a module that was not imported, such as a notebook
+        return not is_foreign(top)
+    return found is not None and not is_foreign_spec(found)
 
 
 def _attribute(module: types.ModuleType, name: str) -> Any:

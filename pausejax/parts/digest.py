@@ -32,6 +32,7 @@ from pausejax.parts.values import (
     is_array,
     is_content,
     is_of_process,
+    library_of,
     pytree_functions,
     state,
 )
@@ -164,6 +165,8 @@ class _Content:
                 self._put(*found)  # code may read them in their order
                 self._add_all(found, name)
                 self.add(pytree_functions(value), name)
+                if "__subclasses__" in self.names:
+                    self.add(type.__subclasses__(value), name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
             for place, one in enumerate(value):
@@ -243,9 +246,8 @@ class _Content:
             found = np.asarray(jax.random.key_data(array))
         # JAX computes with a weakly typed array in the type of the other operand.
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
-        library = type(array).__module__.partition(".")[0]
-        self._put("array", library, array.dtype, found.shape, *weak)
-        if found.dtype.hasobject:
+        self._put("array", library_of(type(array)), array.dtype, found.shape, *weak)
+        if found.dtype.hasobject or found.dtype.kind == "T":  # such as words, which are elsewhere in memory
             self.add(found.ravel().tolist(), name)
         else:
             self._put(found.tobytes())
@@ -255,7 +257,9 @@ class _Content:
         if not is_of_library(type(value)):
             self.add((type(value), attributes(value, "__")), name)
         elif isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as `np.matrix`
+            own = {} if library_of(type(value)) == "numpy" else attributes(value, "__")
             self._put(type(value).__qualname__)
+            self.add(own, name)  # such as a unit
 
     def _add_object(self, value: Any, name: str) -> None:
         self.add(type(value), name)

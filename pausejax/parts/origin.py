@@ -84,7 +84,8 @@ def is_foreign(module: str) -> bool:
     Objects of such modules enter a digest by their names.
     """
     top = module.partition(".")[0]
-    if top == "__main__":  # under `python -m cProfile script.py`, for example, its file is one of Python
+    # Under `python -m cProfile script.py`, for example, the file of these modules is one of Python.
+    if top in ("__main__", "__mp_main__"):
         return False
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)

@@ -100,11 +100,15 @@ def _without_number(attributes: dict[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in attributes.items() if type(one).__qualname__ != "FlaxId"}
 
 
+def library_of(kind: type) -> str:
+    """Returns the name of the library, or of the first package, that a class is of."""
+    return kind.__module__.partition(".")[0]
+
+
 def is_array(value: Any) -> bool:
     """Returns whether a value is an array of any library; variables of flax are objects, not arrays."""
     kind = type(value)
-    of_flax = kind.__module__.partition(".")[0] == "flax"
-    return hasattr(kind, "__array__") and hasattr(kind, "dtype") and not of_flax
+    return hasattr(kind, "__array__") and hasattr(kind, "dtype") and library_of(kind) != "flax"
 
 
 def attributes(value: Any, hidden: str) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
 
 def beside(array: Any) -> tuple[Any, ...]:
     """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
-    library = type(array).__module__.partition(".")[0]
+    library = library_of(type(array))
     if isinstance(array, np.ma.MaskedArray):
         return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
     if library == "pandas":

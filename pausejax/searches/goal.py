@@ -49,7 +49,8 @@ class Score(NamedTuple):
     """The score of a setting, from means over the setting's seeds at the horizon of the search."""
 
     values: tuple[float, ...]
-    """The mean of each metric of the goal, with a sign such that more is better. NaN is worst."""
+    """The mean of each metric of the goal, with a sign such that more is better. NaN is worst. It also stands
+    for a mean that is infinitely good."""
     violation: float = 0.0
     """The sum of the violations of all constraints; 0 if the setting keeps all constraints."""
 
@@ -113,7 +114,9 @@ class Goal(NamedTuple):
         """
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
         ways = zip(self.metrics, self.maximize, strict=True)
-        values = tuple(means[name] if up else -means[name] for name, up in ways)
+        signed = (means[name] if up else -means[name] for name, up in ways)
+        # No setting is infinitely good: such a mean comes from a division by 0, for example.
+        values = tuple(math.nan if value == math.inf else value for value in signed)
         return Score(values, sum(c.violation(means[c.metric]) for c in self.constraints))
 
 

@@ -44,7 +44,7 @@ def read(path: str | Path) -> dict[str, Any]:
       SpecError: the file can't be read, or is not TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors may add a mark
     except OSError as error:
         raise SpecError([f"{path}: can't be read: {error.strerror}"]) from error
     except ValueError as error:

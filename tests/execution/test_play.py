@@ -601,9 +601,11 @@ def test_shards_make_one_cut_though_a_smaller_study_ends_between_their_starts(tm
         ("jax_default_prng_impl", "rbg"),
         ("jax_random_seed_offset", 5),
         ("jax_enable_x64", True),
+        ("jax_debug_nans", True),
+        ("jax_disable_jit", True),
     ],
 )
-def test_settings_of_jax_that_change_all_numbers_are_refused(name, value):
+def test_settings_of_jax_that_change_all_numbers_or_end_studies_are_refused(name, value):
     """Equal runs must have equal numbers, also in one folder."""
     before = getattr(jax.config, name)
     jax.config.update(name, value)

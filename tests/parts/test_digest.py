@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -143,6 +144,11 @@ CHANGES = {
         "C = np.array([(1.0, 'a' * {v})], dtype=[('x', 'f4'), ('y', 'O')])",
         "len(C['y'][0])",
     ),
+    "subclasses": (
+        "class B:\n    pass\nclass D(B):\n    at = {v}\ndef C():\n    return B.__subclasses__()[0].at",
+        "C()",
+    ),
+    "an array of words": ("C = np.array(['a' * 40 + '{v}'], np.dtypes.StringDType())", "float(C[0][-1])"),
     "a weak type": ("C = jnp.asarray(1.1, *([jnp.float32] if {v} == 1 else []))", "2.0 * C.weak_type"),
     "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
     "a default of a table": ("C = collections.defaultdict(lambda: {v})", "C.default_factory()"),
@@ -273,6 +279,28 @@ def test_a_module_of_ones_own_may_have_the_name_of_a_standard_module(tmp_path, m
     monkeypatch.setattr(sys.modules["sched"], "C", 2)
     assert digest_of(part) != before
     monkeypatch.delitem(sys.modules, "sched")
+
+
+def test_what_a_function_imports_from_a_module_that_was_not_imported_counts(monkeypatch):
+    """Such as a notebook, which has no file."""
+    module = types.ModuleType("made_by_a_notebook")
+    monkeypatch.setitem(sys.modules, "made_by_a_notebook", module)
+    reads = "len(import_it())"
+    made = "def import_it():\n    from made_by_a_notebook import WORDS\n    return WORDS\n"
+    found = []
+    for module.WORDS in ("a", "ab", "a"):
+        found.append(digest_of(define(f"{BEFORE}{made}{QUANTITY.format(reads=reads)}")))
+    assert found[0] == found[2] != found[1]
+
+
+def test_the_unit_of_an_array_of_a_library_counts():
+    """As in astropy."""
+    made = "class B(np.ndarray):\n    __module__ = 'optax'\nC = np.ones(2).view(B)\nC._unit = '{}'\n"
+    found = [
+        digest_of(define(f"{BEFORE}{made.format(unit)}{QUANTITY.format(reads='len(C._unit)')}"))
+        for unit in ("s", "ms")
+    ]
+    assert found[0] != found[1]
 
 
 IMPORTING = """

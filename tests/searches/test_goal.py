@@ -27,6 +27,9 @@ def test_a_score_is_of_means_turned_so_that_more_is_better():
     figures = np.array([[1.0, 5.0, 40.0], [3.0, 7.0, 60.0]])
     assert goal.score(figures) == Score((-2.0, 6.0), 0.25)
     assert math.isinf(goal.score(np.where(figures == 60, np.nan, figures)).violation)
+    # An infinite mean is never the best, and may be worse than others.
+    best, worst = (goal.score(np.where(figures == 7, sign * np.inf, figures)).values[1] for sign in (1, -1))
+    assert math.isnan(best) and worst == -math.inf
 
 
 @pytest.mark.parametrize(("horizon", "by_latency"), [(3, False), (3.5, True)])

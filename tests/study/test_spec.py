@@ -9,6 +9,7 @@ import tomli_w
 
 from pausejax import kinds as spec
 from pausejax.kinds import parse
+from pausejax.study import document
 from pausejax.study.axes import Range, Sampling
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -129,6 +130,12 @@ def test_malformed_override(override):
 def test_an_override_of_several_lines_is_refused():
     (line,) = problems(MINIMAL, overrides=["reward.gamma=5\nrounds=7"])
     assert line.endswith("must set one key, not 2")
+
+
+def test_a_spec_may_begin_with_the_mark_of_an_editor(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_text('mode = "bandit"\n', encoding="utf-8-sig")
+    assert document.read(path) == {"mode": "bandit"}
 
 
 def test_missing_and_broken_files(tmp_path):
