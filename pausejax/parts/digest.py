@@ -246,7 +246,8 @@ class _Content:
             found = np.asarray(jax.random.key_data(array))
         # JAX computes with a weakly typed array in the type of the other operand.
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
-        self._put("array", library_of(type(array)), array.dtype, found.shape, *weak)
+        library = library_of(type(array)) if is_of_library(type(array)) else ""
+        self._put("array", library, array.dtype, found.shape, *weak)
         if found.dtype.hasobject or found.dtype.kind == "T":  # such as words, which are elsewhere in memory
             self.add(found.ravel().tolist(), name)
         else:

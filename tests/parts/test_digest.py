@@ -498,7 +498,8 @@ def test_the_name_of_the_script_does_not_count():
     """It is `__main__` for Python, `__mp_main__` for a process that it starts, and another for an import."""
     made = (
         "import logging\nclass C:\n    at = 1\nclass D(nn.Module):\n    width: int = 3\n"
-        "E = logging.getLogger(__name__), typing.TypeVar('T')\n"
+        "class B(np.ndarray):\n    pass\nF = np.ones(2).view(B)\n"
+        "E = F, logging.getLogger(__name__), typing.TypeVar('T')\n"
     )
     found = set()
     for name in ("notebook", "__mp_main__", "another_script"):
