@@ -172,8 +172,10 @@ def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
     values = np.empty((len(samples), len(numeric)))
     for number, row in enumerate(samples):
         try:
+            if len(row) != len(header):
+                raise ValueError(f"{len(row)} cells")
             values[number] = [float(row[i]) if row[i].strip() else np.nan for i in numeric]
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             raise ValueError(
                 f"data_dir: {path}, sample {number + 1}: must have numbers in its {len(header)} columns"
             ) from error

@@ -63,6 +63,7 @@ def test_bias_correction_drops_extremes_and_fills_gaps(tmp_path):
         ("AT,V,AP,PE,RH\n1,2,3,4,5\n", "a column must be 'RH', not 'PE'"),
         ("AT,V,AP,RH,PE\n1,2,3,4,five\n", "sample 1: must have numbers in its 5 columns"),
         ("AT,V,AP,RH,PE\n1,2,3,4,5\n1,2\n", "sample 2: must have numbers in its 5 columns"),
+        ("AT,V,AP,RH,PE\n1,5,2,5,3,5,4,5,5,5\n", "sample 1: must have numbers in its 5 columns"),
         ("AT,V,AP,RH,PE\n1,2,3,4,\n", "column 'PE' must have values"),
         ("AT,V,AP,RH,PE\n", "column 'AT' must have values"),
         ("", "it must have 5 columns, not 0"),
