@@ -12,6 +12,7 @@ from pausejax import parts, privacy
 from pausejax.analysis import comparing as analysis
 from pausejax.kinds import parse
 from pausejax.network import Law
+from pausejax.privacy import accounting
 from pausejax.study.spec import SpecError
 
 NETWORK = {"num_clients": 6, "clients_per_round": 2}
@@ -126,7 +127,7 @@ def test_a_client_whose_budget_is_spent_is_no_longer_available(mechanism, mode):
         if not limit:
             assert spent[-1] > min(limits) and (one["available_count"] == 6).all()
             continue
-        assert spent.max() <= limit
+        assert spent.max() <= limit * (1 + 1e-6)
         # Whoever can't be selected has so many releases that one more would exceed the limit.
         releases = one["releases"].values
         most = releases.max()
@@ -328,6 +329,31 @@ def test_a_limit_that_one_release_exceeds_is_refused(limit):
     """Nobody would ever play, and rounds of nobody are the fastest."""
     with pytest.raises(SpecError, match=f"privacy.stop_at_epsilon = {limit:g}: must be >= 1.568\\d"):
         pausejax.simulate(policies=["random"], stop_at_epsilon=[limit, 20.0], **BANDIT)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "central_gaussian"])
+def test_a_limit_that_is_the_leakage_of_some_releases_allows_them(mechanism):
+    """Although the limit and the leakage are rounded to float32."""
+    allowed = np.arange(1, 41)
+    if mechanism == "laplace":
+        limits, own = [accounting.pure_epsilon(int(n), 40.0, 0.04) for n in allowed], {"budget_decay": 0.04}
+    else:
+        limits = [float(privacy.gaussian_epsilon(int(n), 2.0, 1e-5)) for n in allowed]
+        own = {"noise_multiplier": 2.0}
+    asked = {
+        **BANDIT,
+        "rounds": 45,
+        "num_clients": 1,
+        "clients_per_round": 1,
+        "seeds": 1,
+        "mechanism": mechanism,
+    }
+    result = pausejax.simulate("random", stop_at_epsilon=limits, **asked, **own)
+    np.testing.assert_array_equal(result["releases"].values[:, 0], allowed)
+    np.testing.assert_allclose(np.nanmax(result["max_leakage"].values, axis=1), limits, rtol=1e-6)
+    below = [limit * (1 - 1e-6) for limit in limits[1:]]
+    result = pausejax.simulate("random", stop_at_epsilon=below, **asked, **own)
+    np.testing.assert_array_equal(result["releases"].values[:, 0], allowed[:-1])
 
 
 def test_updates_of_a_trusted_server_do_not_choose_cohorts():
