@@ -153,6 +153,7 @@ def _leave(
     """
     from pausejax import page
     from pausejax.plotting.data import check_name
+    from pausejax.results.exchange import outdated
     from pausejax.results.folder import Folder
     from pausejax.study.document import SpecError
 
@@ -169,6 +170,8 @@ def _leave(
             folder.write(files[-1], charts[name].encode(format, *size))
     where = f"the page with all charts: {directory.rstrip('/')}/{page.NAME}"
     names = [f"in {directory}: {', '.join(files)}"] if files else []
+    if old := outdated(folder):
+        names.append(f"in {directory}, older than the result: {', '.join(old)}")
     return [*([partial] if partial else []), *names, *omitted, where]
 
 

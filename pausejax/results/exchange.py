@@ -27,6 +27,8 @@ LABELS = "labels.npz"
 """The file with the labels of all planned runs; finished runs are read with it before the end of a study."""
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
+_HEADS = {".csv": b"panel,series,", ".json": b"vega"} | dict.fromkeys((".html", ".png", ".pdf", ".svg"), b"")
+"""What the beginning of a page or chart has, by the ending of its name."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds between attempts to open a result that is being replaced."""
 
@@ -68,6 +70,23 @@ def settled(directory: str | Path, act: Callable[[], _T]) -> _T:
             if version(folder) == before:
                 return found
     raise OSError(f"{directory}: other processes are extending {RESULT}. Open it again later")
+
+
+def outdated(folder: Folder) -> list[str]:
+    """Returns the names of the pages and charts in a folder that are older than its result.
+
+    They show the runs of an earlier result. For a folder under a URL there are none.
+    """
+    sealed = Path(folder.path(f"{RESULT}/{manifest.NAME}"))
+    if not (folder.is_local and sealed.is_file()):
+        return []
+    found, end = [], sealed.stat().st_mtime_ns
+    for path in sorted(Path(folder.path()).iterdir()):
+        if path.suffix in _HEADS and path.is_file() and path.stat().st_mtime_ns < end:
+            with path.open("rb") as file:
+                if _HEADS[path.suffix] in file.read(100):
+                    found.append(path.name)
+    return found
 
 
 def replace(folder: Folder, partial: str) -> None:

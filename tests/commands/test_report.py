@@ -1,5 +1,6 @@
 """`pausejax report`, and what `run` leaves beside a result: the page, and charts that are asked for."""
 
+import os
 import re
 
 import pandas as pd
@@ -10,6 +11,7 @@ from pausejax import analysis
 from pausejax.commands import main as cli
 from pausejax.commands.options import conditions
 from pausejax.commands.report import within
+from pausejax.execution import tracking
 
 from ..analysis.made_up import build, store
 
@@ -70,6 +72,28 @@ def test_charts_are_written_by_name_format_and_size(study, capsys):
     # A chart without a format is for a paper.
     assert cli.main(["report", str(study), "--chart", "participation", "--quiet"]) == cli.OK
     assert (study / "participation.pdf").exists() and not (study / "participation.png").exists()
+
+
+def test_charts_of_an_earlier_result_are_named(study, capsys):
+    """A study that is extended has other charts; trackers get no old ones."""
+    chart = pausejax.charts(pausejax.open(study))["participation"]
+    for name in ("participation.csv", "participation.json", "old.png", "new.png"):
+        (study / name).write_bytes(chart.encode(name.rpartition(".")[2]))
+    (study / "trace.csv").write_text("1,2\n")
+    for path in study.iterdir():
+        if path.is_file() and path.name != "new.png":
+            os.utime(path, (1, 1))
+    assert cli.main(["report", str(study)]) == cli.OK
+    said = " ".join(capsys.readouterr().out.split())
+    assert "older than the result: old.png, participation.csv, participation.json" in said
+
+    class Keeping(tracking.Tracker):
+        def attach(self, files):
+            self.names = {file.name for file in files}
+
+    tracker = Keeping()
+    tracking.attach_files(tracker, str(study))
+    assert tracker.names - {"spec.toml"} == {"report.html", "new.png"}
 
 
 def test_every_chart_is_written_where_none_is_named(study):

@@ -12,6 +12,7 @@ from pausejax.execution.tracking.mlflow import MlflowTracker
 from pausejax.execution.tracking.runs import Tracker
 from pausejax.execution.tracking.tensorboard import TensorBoardTracker
 from pausejax.execution.tracking.wandb import WandbTracker
+from pausejax.results.exchange import outdated
 from pausejax.results.folder import Folder
 
 __all__ = [
@@ -51,13 +52,16 @@ def make(name: str, unnamed: str = "pausejax") -> Tracker:
 def attach_files(tracker: Tracker, directory: str) -> None:
     """Passes the spec, the page and the pictures of a study to a tracker, unless the folder is under a URL.
 
+    Files that are older than the result are left out: they show fewer runs.
+
     If the tracker fails, the function only warns, because the study is finished already.
     """
     folder = Folder(directory)
     if not folder.is_local:
         return
-    patterns = ("spec.toml", "report.html", "*.png")
-    files = sorted(path for pattern in patterns for path in Path(folder.path()).glob(pattern))
+    patterns, old = ("spec.toml", "report.html", "*.png"), outdated(folder)
+    found = sorted(path for pattern in patterns for path in Path(folder.path()).glob(pattern))
+    files = [path for path in found if path.name not in old]
     try:
         tracker.attach(files)
     except Exception as error:
