@@ -1,6 +1,6 @@
 """The models that a result keeps, ready to be applied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +14,8 @@ from pausejax.federated.batches import prepare, scale
 from pausejax.federated.kept import weights_of
 from pausejax.federated.learning import Learning
 from pausejax.federated.modules import Weights
+from pausejax.parts import CATEGORIES, Part, PartError
+from pausejax.parts.digest import digest_of
 from pausejax.parts.traces import forget_changed
 from pausejax.study.plan import make_plan
 from pausejax.study.runs import Group
@@ -25,7 +27,8 @@ class KeptModel(NamedTuple):
 
     apply: Callable[[Weights, Any], jax.Array]
     """Pure function from weights and inputs [B, ...] to the network's outputs [B, ...], without dropout.
-    Inputs are raw samples, as the data set has them. Runs of one program have the same function."""
+    Inputs are raw samples, as the data set has them. Runs of one program have the same function. It raises a
+    PartError if a notebook's model or data set has changed since the study."""
     weights: Weights
     """Parameters and batch norm's statistics of the evaluated model, float32 NumPy arrays."""
     clients: Weights | None
@@ -71,13 +74,24 @@ def _built(
 ) -> tuple[Learning, Callable[[Weights, Any], jax.Array]]:
     """Returns a group's learning and the function that applies its model to raw inputs."""
     learning = learning_of_group(study, group, cache, jax.default_backend(), None)
-    return learning, _apply(learning, dataset_of(study, static_values(group), cache))
+    static = static_values(group)
+    names = {(category, static[CATEGORIES[category].key]) for category in ("model", "dataset")}
+    found = [(study.parts.get(*at), digest) for at, digest in study.outsiders.items() if at in names]
+    held = [(part, digest) for part, digest in found if not part.is_of_use]
+    return learning, _apply(learning, dataset_of(study, static, cache), held)
 
 
-def _apply(learning: Learning, dataset: Dataset) -> Callable[[Weights, Any], jax.Array]:
+def _apply(
+    learning: Learning, dataset: Dataset, held: Sequence[tuple[Part, str]]
+) -> Callable[[Weights, Any], jax.Array]:
     mean, std = (float(number) for number in scale(dataset))
 
     def apply(weights: Weights, inputs: Any) -> jax.Array:
+        for part, digest in held:
+            # The part's functions read the values that a notebook's variables have now.
+            if digest_of(part) != digest:
+                again = "Its kept models need the values that it had in their study"
+                raise PartError(f"{part.where}: its content has changed since the study. {again}")
         weights, inputs = jax.tree.map(jnp.asarray, (weights, inputs))
         rows = inputs.reshape(inputs.shape[0], -1)
         prepared = prepare(learning, rows, jnp.float32(mean), jnp.float32(std))

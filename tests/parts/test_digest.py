@@ -813,6 +813,11 @@ def test_kept_models_are_applied_with_the_constants_of_their_study(tmp_path, own
             kernel, bias = sorted(jax.tree.leaves(model.weights), key=np.ndim, reverse=True)
             expected = slope * (inputs @ kernel + bias)
             np.testing.assert_allclose(model.apply(model.weights, inputs), expected, rtol=1e-5)
+    space["SLOPE"] = 3.0
+    with pytest.raises(parts.PartError, match="model net: its content has changed since the study"):
+        model.apply(model.weights, inputs)
+    space["SLOPE"] = 2.0
+    np.testing.assert_allclose(model.apply(model.weights, inputs), expected, rtol=1e-5)
 
 
 def test_parts_that_exchange_their_names_change_the_identity(own_parts):
