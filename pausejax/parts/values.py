@@ -143,13 +143,19 @@ def beside(array: Any) -> tuple[Any, ...]:
     if isinstance(array, np.ma.MaskedArray):
         return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
     if library == "pandas":
-        kind, index = getattr(array, "dtype", None), getattr(array, "index", None)
-        categories = getattr(kind, "categories", None), getattr(kind, "ordered", None)
-        names = None if index is None else (np.asarray(index), list(index.names))
+        index = getattr(array, "index", None)
+        names = None if index is None else (np.asarray(index), list(index.names), _categories_of(index))
         own = list(getattr(array, "names", ())) or getattr(array, "name", None)
-        return categories, names, own, getattr(array, "attrs", None)
+        return _categories_of(array), names, own, getattr(array, "attrs", None)
     if library == "xarray":
         coords = getattr(array, "coords", {})
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
         return array.dims, beside, getattr(array, "name", None), array.attrs
     return ()
+
+
+def _categories_of(array: Any) -> tuple[Any, ...]:
+    """Returns the categories of an array or index of pandas, and of each level, in their order."""
+    kind, levels = getattr(array, "dtype", None), getattr(array, "levels", ())
+    own = getattr(kind, "categories", None), getattr(kind, "ordered", None)
+    return (*own, *map(_categories_of, levels))

@@ -136,7 +136,7 @@ CHANGES = {
         "C().at",
     ),
     "the order of attributes": (
-        "class C:\n    pass\nfor key in ['ab', 'ba'][{v} - 1]:\n    setattr(C, key, ord(key))",
+        "class C:\n    pass\nfor key in list(['ab', 'ba'][{v} - 1]):\n    setattr(C, key, ord(key))",
         "[one for key, one in vars(C).items() if key in 'ab'][0]",
     ),
     "a hash": ("class C:\n    def __hash__(self):\n        return {v}", "hash(C())"),
@@ -163,6 +163,21 @@ CHANGES = {
     "categories": (
         "import pandas as pd\nC = pd.Series(pd.Categorical(['a'], ['a', 'b'] if {v} == 1 else ['b', 'a']))",
         "C.cat.codes[0].item()",
+    ),
+    "categories of an index": (
+        "import pandas as pd\nD = pd.CategoricalIndex(['a', 'b'], list(['ab', 'ba'][{v} - 1]))\n"
+        "C = pd.Series([1.0, 2.0], D)",
+        "float(C.sort_index().iloc[0])",
+    ),
+    "categories of a level": (
+        "import pandas as pd\nD = pd.CategoricalIndex(['a', 'b'], list(['ab', 'ba'][{v} - 1]))\n"
+        "C = pd.Series([1.0, 2.0], pd.MultiIndex.from_arrays([D, [1, 1]]))",
+        "float(C.sort_index().iloc[0])",
+    ),
+    "a bare index": (
+        "import pandas as pd\nD = pd.CategoricalIndex(['a', 'b'], list(['ab', 'ba'][{v} - 1]))\n"
+        "C = pd.MultiIndex.from_arrays([D, [1, 1]])",
+        "len(C.sort_values()[0][0])",
     ),
     "a variable of flax": (
         "from flax import nnx\nC = (nnx.Param if {v} == 1 else nnx.BatchStat)(jnp.ones(2))",
