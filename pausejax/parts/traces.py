@@ -1,6 +1,5 @@
 """Drops what JAX has traced of parts that have changed since."""
 
-import contextlib
 from collections.abc import Iterable
 
 import jax
@@ -26,14 +25,19 @@ def forget_changed(used: Iterable[tuple[str, str]]) -> None:
     Args:
       used: categories and names of the parts that are about to be traced. Parts of files of `use` do not
         count: an edited file has other functions.
+
+    Raises:
+      PartError: a part of `used` reaches a value that has no digest.
     """
-    now = {}
+    now, used = {}, set(used)
     for category, name in {*_traced, *used}:
         part = registered_parts().of(category).get(name)
-        # A study that uses a part without a digest is refused.
-        with contextlib.suppress(PartError):
+        try:
             if part and (digest := digest_of(part)):
                 now[category, name] = digest
+        except PartError:
+            if (category, name) in used:
+                raise
     if now != _traced:
         jax.clear_caches()
         _traced.clear()

@@ -1,5 +1,7 @@
 """An ensemble policy from outside the package plays with its own parameters, those of its runs."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +40,20 @@ def test_what_is_traced_and_what_shapes_the_policy_reach_it():
     assert (ours["sent_counts"].values[0] != ours["sent_counts"].values[1]).any()
     chosen = pausejax.simulate({"name": "single", "which": [1, 4]}, **STUDY)
     assert chosen["sent_counts"].values.argmax(axis=1).tolist() == [1, 4]
+
+
+def test_a_policy_without_a_digest_is_refused():
+    """JAX would keep its trace with old constants."""
+    lock = threading.Lock()
+
+    @parts.ensemble_policy
+    def locked(*, num_models, num_runs):
+        with lock:
+            return fixed(jnp.ones((num_models, num_runs)) / num_models)
+
+    pool = make_pool(np.zeros((60, 2)), np.zeros(60), [1.0, 1.0])
+    with pytest.raises(parts.PartError, match="ensemble_policy locked: uses locked.lock, a lock"):
+        simulate(pool, "locked", Runs([0], 0.1, 0.1, 3.0, 50), rounds=6, num_clients=5)
 
 
 @pytest.mark.slow
