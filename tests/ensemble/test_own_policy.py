@@ -51,8 +51,8 @@ def test_a_policy_without_a_digest_is_refused():
         with lock:
             return fixed(jnp.ones((num_models, num_runs)) / num_models)
 
-    pool = make_pool(np.zeros((60, 2)), np.zeros(60), [1.0, 1.0])
-    with pytest.raises(parts.PartError, match="ensemble_policy locked: uses locked.lock, a lock"):
+    pool = make_pool(np.eye(60, 2), np.linspace(0, 1, 60), [1, 1])
+    with pytest.raises(parts.PartError, match=r"ensemble_policy locked: uses locked\.lock, a lock"):
         simulate(pool, "locked", Runs([0], 0.1, 0.1, 3.0, 50), rounds=6, num_clients=5)
 
 
