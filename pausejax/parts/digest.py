@@ -29,6 +29,7 @@ from pausejax.parts.values import (
     beside_wrapped,
     closed_over,
     contents_of,
+    has_identity,
     is_array,
     is_content,
     is_of_process,
@@ -49,8 +50,7 @@ def digest_of(part: Part) -> str:
     content = _Content()
     try:
         _add_part(content, part)
-        # What the code reads from the user's packages may be code that reads more.
-        while content.read != content.names:
+        while content.read != content.names:  # what the code reads from packages may be code that reads more
             content = _Content(frozenset(content.read))
             _add_part(content, part)
     except _NoDigest as error:
@@ -58,7 +58,7 @@ def digest_of(part: Part) -> str:
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
             "and name the file in use"
         ) from error
-    return content.digest()
+    return content._found.hexdigest()
 
 
 def _add_part(content: "_Content", part: Part) -> None:
@@ -82,7 +82,8 @@ class _Content:
     """Digest of values by their content, equal in every process.
 
     An object enters the digest of its holder by a digest of its own. So it does not matter whether two places
-    hold one object or two equal ones, as after a notebook's cell was run again. In a cycle, such as a class
+    hold one object or two equal ones, as after a notebook's cell was run again, unless code can tell them
+    apart (`has_identity`). In a cycle, such as a class
     whose methods name the class, an object enters by its distance.
     """
 
@@ -97,10 +98,8 @@ class _Content:
         self._lowest = 0
         """The place in `_open` of the first object that the current one reaches."""
         self._done: dict[int, str] = {}
+        self._seen: dict[int, int] = {}
         self._alive: list[Any] = []
-
-    def digest(self) -> str:
-        return self._found.hexdigest()
 
     def _put(self, *words: Any) -> None:
         for word in words:
@@ -118,6 +117,8 @@ class _Content:
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
             return
         key = id(value)
+        if has_identity(value):
+            self._put("the", self._seen.setdefault(key, len(self._seen)))
         if key in self._open:
             place = self._open[key]
             self._put("again", len(self._open) - place)
@@ -137,7 +138,7 @@ class _Content:
             self._add_one(value, name)
         except Exception as error:  # such as a deleted array
             raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
-        digest, lowest = self.digest(), self._lowest
+        digest, lowest = self._found.hexdigest(), self._lowest
         if lowest == place:
             self._done[id(value)] = digest
             for one in [*self._open][place:]:
@@ -191,10 +192,11 @@ class _Content:
         """Returns the digest of a member of a set, whose members have no order."""
         content = copy.copy(self)
         # What a member has found must not count for the next one, because their order is by chance.
-        content._found, content._open, content._done = hashlib.sha256(), {**self._open}, {**self._done}
+        content._found, content._open = hashlib.sha256(), {**self._open}
+        content._done, content._seen = {**self._done}, {**self._seen}
         content.add(member, name)
         self._lowest = content._lowest
-        return content.digest()
+        return content._found.hexdigest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
         self._put("many", len(values))
@@ -246,8 +248,7 @@ class _Content:
             found = np.asarray(jax.random.key_data(array))
         # JAX computes with a weakly typed array in the type of the other operand.
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
-        library = library_of(type(array)) if is_of_library(type(array)) else ""
-        self._put("array", library, array.dtype, found.shape, *weak)
+        self._put("array", library_of(type(array)), array.dtype, found.shape, *weak)
         if found.dtype.hasobject or found.dtype.kind == "T":  # such as words, which are elsewhere in memory
             self.add(found.ravel().tolist(), name)
         else:
@@ -281,8 +282,7 @@ class _Content:
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
             self.add(wrapped, name)
-            if is_of_library(type(value)):
-                self._add_all(beside_wrapped(value), name)
+            self._add_all(beside_wrapped(value) if is_of_library(type(value)) else {}, name)
         elif is_of_process(value):
             pass
         else:

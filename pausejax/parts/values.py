@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pausejax.parts.origin import is_of_library
+
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
     *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
@@ -100,9 +102,23 @@ def _without_number(attributes: dict[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in attributes.items() if type(one).__qualname__ != "FlaxId"}
 
 
+def has_identity(value: Any) -> bool:
+    """Returns whether one object in two places is not the same as two equal objects.
+
+    A module of flax in two places shares its weights. Objects of a class without `__eq__` are compared as
+    objects.
+    """
+    kind = type(value)
+    if any(library_of(one) == "flax" for one in kind.__mro__):
+        return True
+    own = not (is_of_library(kind) or isinstance(value, type | types.FunctionType | types.ModuleType))
+    compared = any("__eq__" in vars(one) for one in kind.__mro__[:-1])
+    return kind is object or (own and not compared)
+
+
 def library_of(kind: type) -> str:
-    """Returns the name of the library, or of the first package, that a class is of."""
-    return kind.__module__.partition(".")[0]
+    """Returns the name of the library that a class is of; "" for a class of one's own."""
+    return str(kind.__module__).partition(".")[0] if is_of_library(kind) else ""
 
 
 def is_array(value: Any) -> bool:

@@ -179,6 +179,19 @@ CHANGES = {
         "C = pd.MultiIndex.from_arrays([D, [1, 1]])",
         "len(C.sort_values()[0][0])",
     ),
+    "shared weights": (
+        "C = [[nn.Dense(3)] * 2, [nn.Dense(3) for _ in range(2)]][{v} - 1]",
+        "len({{id(one) for one in C}})",
+    ),
+    "shared variables": (
+        "from flax import nnx\nD = [nnx.Param(jnp.ones(2)) for _ in range(2)]\nC = D[0], D[{v} - 1]",
+        "len({{id(one) for one in C}})",
+    ),
+    "a sentinel": ("D = [object(), object()]\nC = D[{v} - 1]", "(0 if C is D[0] else 1)"),
+    "a sentinel of one's own": (
+        "class B:\n    pass\nD = [B(), B()]\nC = D[{v} - 1]",
+        "(0 if C is D[0] else 1)",
+    ),
     "a variable of flax": (
         "from flax import nnx\nC = (nnx.Param if {v} == 1 else nnx.BatchStat)(jnp.ones(2))",
         "C[...].sum()",
@@ -435,7 +448,7 @@ CELLS = {
     "C = np.arange(3)": "D = {'table': C}",
     "C = {1, 2}": "D = functools.partial(max, C)",
     "@jax.jit\ndef C(x):\n    return x": "D = jax.vmap(C)",
-    "class E(nn.Module):\n    width: int = 4\nC = E()": "D = [C]",
+    "class E(nn.Module):\n    width: int = 4\nC = E()": "D = []",
     "import joblib\n@joblib.Memory('kept', verbose=0).cache\ndef C(x):\n    return x": "D = [C]",
 }
 
