@@ -42,9 +42,9 @@ def reaches(elapsed: np.ndarray, limit: float) -> np.ndarray:
     return np.asarray(elapsed, np.float64) >= limit * (1 - SPACING)
 
 
-def ends_by(elapsed: np.ndarray, limit: float) -> np.ndarray:
-    """Returns whether simulated times are `limit` or less, up to the rounding of durations to float32.
+def within(values: np.ndarray, limit: float | np.ndarray) -> np.ndarray:
+    """Returns whether simulated times or leakages are `limit` or less, up to their rounding to float32.
 
-    Nine rounds of 0.1 s last 0.90000001 s; they end by 0.9 s. NaN ends by no time.
+    Nine rounds of 0.1 s last 0.90000001 s, which is within 0.9 s. NaN is within no limit.
     """
-    return np.asarray(elapsed, np.float64) <= limit * (1 + SPACING)
+    return np.asarray(values, np.float64) <= np.asarray(limit, np.float64) * (1 + SPACING)

@@ -91,7 +91,7 @@ class Metric(NamedTuple):
         return self.label or self.with_unit(self.name.replace("_", " "))
 
     def with_unit(self, words: str) -> str:
-        """Returns some words, followed by the metric's unit if it has one."""
+        """Appends the metric's unit, if it has one, to some words."""
         return f"{words} ({self.unit})" if self.unit else words
 
 

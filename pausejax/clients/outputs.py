@@ -164,8 +164,8 @@ def _read(study: Study, category: str, name: str, read: Callable[[Any], Any]) ->
         if parameter.traced or parameter.kind is File
     }
 
-    # As in a program, traced values and files are arrays of a trace. A trace starts no backend: then, the
-    # number of CPU devices couldn't be set, and Ray couldn't fork.
+    # As in a program, traced values and files are arrays of a trace. A trace starts no backend of JAX. The
+    # number of CPU devices can't be changed after a backend has started, and Ray must not fork then.
     def build_all(arrays: dict[str, jax.Array]) -> None:
         arguments = dict.fromkeys(part.given, 1.0) | arrays
         for values in itertools.product(*(values_of(study, key) for key in static)):

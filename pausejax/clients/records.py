@@ -10,7 +10,7 @@ from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.variables import KEPT, OVERLAPPING, REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
-from pausejax.rounding import SPACING, reaches
+from pausejax.rounding import reaches, within
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
@@ -221,15 +221,8 @@ def release_limit(config: StaticConfig, files: Arrays, hyper: Arrays, rounds: in
     limit = hyper["stop_at_epsilon"]
     releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
     spent = ledger(config, files, hyper, releases)["max_leakage"]
-    return (_keeps(spent, limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
-
-
-def _keeps(spent: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """Returns whether leakages are `limit` or less, up to the rounding of both to float32.
-
-    So a limit that is computed as the leakage of n releases allows n releases.
-    """
-    return spent <= limit.astype(np.float64) * (1 + SPACING)
+    # A limit that is computed as the leakage of n releases allows n releases.
+    return (within(spent, limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
 
 
 def refuse_limits(config: StaticConfig, files: Arrays, hyper: Arrays) -> None:
@@ -245,7 +238,7 @@ def refuse_limits(config: StaticConfig, files: Arrays, hyper: Arrays) -> None:
     """
     limit = hyper["stop_at_epsilon"]
     spent = ledger(config, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
-    if not (kept := _keeps(spent, limit)).all():
+    if not (kept := within(spent, limit)).all():
         place = int(np.argmin(kept))
         least = f"must be >= {spent[place]!s}, the leakage of a client's first release"
         raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])

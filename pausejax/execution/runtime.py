@@ -18,11 +18,11 @@ _SETTINGS = {
 
 
 _FOR_DEBUGGING = {
-    "jax_debug_nans": "NaN stands for values that do not exist",
-    "jax_debug_infs": "infinity stands for clients that were never selected",
+    "jax_debug_nans": "results have NaN where there is no value",
+    "jax_debug_infs": "the confidence bound of a client that was never selected is infinite",
     "jax_disable_jit": "rounds are one compiled program",
 }
-"""Settings of JAX with which no study can be simulated, and the reasons."""
+"""Settings of JAX that would end every study, each with the reason."""
 
 
 def check_jax_settings() -> None:

@@ -39,7 +39,7 @@ def _is_own(top: str) -> bool:
     """Returns whether a module or package that a function can import is the user's."""
     try:
         found = importlib.util.find_spec(top)
-    except ValueError:  # a module that was not imported, such as a notebook
+    except ValueError:  # a module without a spec, such as a notebook
         return not is_foreign(top)
     return found is not None and not is_foreign_spec(found)
 

@@ -89,7 +89,7 @@ class _Content:
 
     def __init__(self, names: frozenset[str] = frozenset()) -> None:
         self.names = names
-        """Names of the modules of packages that count. Others may be imported later by chance."""
+        """Names that the code reads. Other modules of packages do not count: they may be imported later."""
         self.read: set[str] = set()
         """Names that the code of the added functions reads."""
         self._found = hashlib.sha256()

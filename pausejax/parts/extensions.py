@@ -164,9 +164,11 @@ def _execute(
             raise PartError(f"use: {error}") from error
         except (Exception, SystemExit) as error:
             raise PartError(f"use: {entry}: {place_of(error, base, module)}{first_line(error)}") from error
-    if os.getcwd() != folder:  # the paths of the study, such as --out, start from this folder
+    if os.getcwd() != folder:  # relative paths of the study, such as --out, start from this folder
         os.chdir(folder)
-        raise PartError(f"use: {entry}: changes the working folder. Write Path(__file__).parent in its paths")
+        raise PartError(
+            f"use: {entry}: changes the working folder. Begin its paths with Path(__file__).parent"
+        )
     with own.in_place():  # the file may have changed `sys.path`, so that other modules are found now
         reached, below = _reached(base, module, own.files, places), {}
         if any(map(may_compute_names, own.contents.values())):

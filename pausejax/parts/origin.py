@@ -23,7 +23,7 @@ def _standard() -> Path:
 
 @functools.cache
 def in_package(file: str) -> bool:
-    """Returns whether a file belongs to this package, under any path, such as one with a link."""
+    """Returns whether a file belongs to this package. The path may contain links."""
     path = Path(file)
     return path.is_absolute() and path.resolve().is_relative_to(package())
 

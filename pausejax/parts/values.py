@@ -103,7 +103,7 @@ def _without_number(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_identity(value: Any) -> bool:
-    """Returns whether one object in two places is not the same as two equal objects.
+    """Returns whether code can tell one object in two places from two equal objects.
 
     A module of flax in two places shares its weights. Objects of a class without `__eq__` are compared as
     objects.

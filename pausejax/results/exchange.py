@@ -28,7 +28,7 @@ LABELS = "labels.npz"
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
 _HEADS = {".csv": b"panel,series,", ".json": b"vega"} | dict.fromkeys((".html", ".png", ".pdf", ".svg"), b"")
-"""What the beginning of a page or chart has, by the ending of its name."""
+"""Bytes near the beginning of a page or chart, by the ending of its name."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)
 """Seconds between attempts to open a result that is being replaced."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pausejax.analysis.metrics import REDUCTIONS, at_end
 from pausejax.analysis.quantities import Metric
-from pausejax.rounding import SPACING, ends_by
+from pausejax.rounding import SPACING, within
 from pausejax.searches.options import SearchOptions
 from pausejax.searches.space import Setting
 from pausejax.spelling import nearest
@@ -212,7 +212,7 @@ def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
     if goal.by_latency:
         # NaN marks rounds after the last one, and is left out.
-        return ends_by(elapsed, goal.horizon).sum(axis=1)
+        return within(elapsed, goal.horizon).sum(axis=1)
     return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 
