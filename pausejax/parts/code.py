@@ -3,8 +3,10 @@
 import contextlib
 import dis
 import importlib.util
+import sys
 import types
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from pausejax.parts.origin import is_foreign, is_foreign_spec
@@ -29,7 +31,9 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
             path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
             if _is_own(path.partition(".")[0]):
                 module = importlib.import_module(path)
-                yield from (_attribute(module, name) for name in names or [""])
+                if not names:  # the code reads `a.b` by way of `a`
+                    yield from map(sys.modules.get, accumulate(path.split("."), "{}.{}".format))
+                yield from (_attribute(module, name) for name in names or ())
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from imports_of(constant, scope)

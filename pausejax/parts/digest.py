@@ -8,7 +8,6 @@ by their names.
 """
 
 import copy
-import copyreg
 import functools
 import hashlib
 import inspect
@@ -35,7 +34,8 @@ from pausejax.parts.values import (
     is_of_process,
     library_of,
     pytree_functions,
-    state,
+    reduced,
+    registered_with,
 )
 
 
@@ -47,12 +47,12 @@ def digest_of(part: Part) -> str:
     """
     if in_package(part.file):
         return ""
-    content = _Content()
     try:
-        _add_part(content, part)
+        content = _content_of(part)
         while content.read != content.names:  # what the code reads from packages may be code that reads more
-            content = _Content(frozenset(content.read))
-            _add_part(content, part)
+            content = _content_of(part, content)
+        if content.numbers:  # a member of a set may stand in a list that came after the set
+            content = _content_of(part, content)
     except _NoDigest as error:
         raise PartError(
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
@@ -61,7 +61,8 @@ def digest_of(part: Part) -> str:
     return content._found.hexdigest()
 
 
-def _add_part(content: "_Content", part: Part) -> None:
+def _content_of(part: Part, last: "_Content | None" = None) -> "_Content":
+    content = _Content(last)
     content.add(part.function, part.name)
     content.add(dict(part.groups), part.name)
     function = part.function
@@ -72,6 +73,7 @@ def _add_part(content: "_Content", part: Part) -> None:
         content.add((part.content, *made_from), part.name)
     if part.notes:
         content.add(dict(part.notes), part.name)
+    return content
 
 
 class _NoDigest(Exception):
@@ -82,14 +84,16 @@ class _Content:
     """Digest of values by their content, equal in every process.
 
     An object enters the digest of its holder by a digest of its own. So it does not matter whether two places
-    hold one object or two equal ones, as after a notebook's cell was run again, unless code can tell them
-    apart (`has_identity`). In a cycle, such as a class
-    whose methods name the class, an object enters by its distance.
+    hold one object or two equal ones, as after a notebook's cell was run again. Objects that code can tell
+    apart (`has_identity`) enter by a number too. In a cycle, such as a class whose methods name the class, an
+    object enters by its distance.
     """
 
-    def __init__(self, names: frozenset[str] = frozenset()) -> None:
-        self.names = names
+    def __init__(self, last: "_Content | None" = None) -> None:
+        self.names = frozenset(last.read if last else ())
         """Names that the code reads. Other modules of packages do not count: they may be imported later."""
+        self.numbers: dict[int, int] = {**last.numbers} if last else {}
+        """The number of each object that code can tell from an equal one, by its id."""
         self.read: set[str] = set()
         """Names that the code of the added functions reads."""
         self._found = hashlib.sha256()
@@ -98,8 +102,7 @@ class _Content:
         self._lowest = 0
         """The place in `_open` of the first object that the current one reaches."""
         self._done: dict[int, str] = {}
-        self._seen: dict[int, int] = {}
-        self._alive: list[Any] = []
+        self._alive: list[Any] = last._alive if last else []
 
     def _put(self, *words: Any) -> None:
         for word in words:
@@ -118,7 +121,7 @@ class _Content:
             return
         key = id(value)
         if has_identity(value):
-            self._put("the", self._seen.setdefault(key, len(self._seen)))
+            self._put("the", self.numbers.setdefault(key, len(self.numbers)))
         if key in self._open:
             place = self._open[key]
             self._put("again", len(self._open) - place)
@@ -137,7 +140,8 @@ class _Content:
         try:
             self._add_one(value, name)
         except Exception as error:  # such as a deleted array
-            raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
+            kind = type(value).__qualname__
+            raise error if isinstance(error, _NoDigest) else _NoDigest(f"{name}, a {kind}") from error
         digest, lowest = self._found.hexdigest(), self._lowest
         if lowest == place:
             self._done[id(value)] = digest
@@ -166,6 +170,7 @@ class _Content:
                 self._put(*found)  # code may read them in their order
                 self._add_all(found, name)
                 self.add(pytree_functions(value), name)
+                self._put(*sorted({self._alone(one, name) for one in registered_with(value)}))
                 if "__subclasses__" in self.names:
                     self.add(type.__subclasses__(value), name)
         elif type(value) in (list, tuple):
@@ -193,7 +198,7 @@ class _Content:
         content = copy.copy(self)
         # What a member has found must not count for the next one, because their order is by chance.
         content._found, content._open = hashlib.sha256(), {**self._open}
-        content._done, content._seen = {**self._done}, {**self._seen}
+        content._done, content.numbers = {**self._done}, {**self.numbers}
         content.add(member, name)
         self._lowest = content._lowest
         return content._found.hexdigest()
@@ -283,18 +288,13 @@ class _Content:
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
             self.add(wrapped, name)
             self._add_all(beside_wrapped(value) if is_of_library(type(value)) else {}, name)
-        elif is_of_process(value):
-            pass
-        else:
-            try:
-                registered = copyreg.dispatch_table.get(type(value))
-                how = registered(value) if registered else value.__reduce_ex__(4)
-            except Exception as error:
-                raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
+        elif not is_of_process(value):
+            how = reduced(value)
             if not isinstance(how, str):
-                self.add([state(one) for one in how], name)
+                self.add(how, name)
             elif how.replace(".", "").isidentifier():
                 module = str(getattr(value, "__module__", ""))
                 self._put(module if is_foreign(module) else "", how)
+                self.add(getattr(value, "__value__", None), name)  # of a type alias
             else:  # such as a function of `np.frompyfunc`
                 raise _NoDigest(f"{name}, a {type(value).__qualname__}")

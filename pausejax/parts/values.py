@@ -1,6 +1,9 @@
 """Tells what of a value is content: what it computes with, and not what Python or a library notes beside."""
 
+import _abc
+import abc
 import contextlib
+import copyreg
 import functools
 import logging
 import os
@@ -34,7 +37,8 @@ used."""
 
 # Libraries hold such generators, for example in `scipy.stats.norm`.
 _OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
-_KINDS_OF_PROCESS = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, logging.Logger)
+_NOTED = ("_ufunc", "_default_factory_takes_validated_data", "cls_ref")
+"""Attributes of objects of libraries that are a cache or an address, in NumPy and pydantic."""
 
 
 def is_of_process(value: Any) -> bool:
@@ -42,7 +46,9 @@ def is_of_process(value: Any) -> bool:
 
     It is a cache, a logger, the environment, or a generator that the system has seeded.
     """
-    return any(value is one for one in _OF_PROCESS) or isinstance(value, _KINDS_OF_PROCESS)
+    if isinstance(value, weakref.WeakKeyDictionary):  # `singledispatch` has one for the classes of arguments
+        return all(isinstance(key, type) for key in value)
+    return any(value is one for one in _OF_PROCESS) or isinstance(value, logging.Logger)
 
 
 def closed_over(library: str, name: str, value: Any) -> Any:
@@ -79,8 +85,8 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
 
 def is_content(key: str) -> bool:
     """Returns whether an attribute of a class says what the class does."""
-    made_from_fields = key.startswith("__pydantic_") and key != "__pydantic_fields__"
-    return key not in _DESCRIBING and not made_from_fields
+    written = key in ("__pydantic_fields__", "__pydantic_decorators__")
+    return key not in _DESCRIBING and (written or not key.startswith("__pydantic_"))
 
 
 def pytree_functions(kind: type) -> tuple[Any, ...]:
@@ -90,10 +96,30 @@ def pytree_functions(kind: type) -> tuple[Any, ...]:
     return (registry[kind].to_iter, registry[kind].from_iter) if kind in registry else ()
 
 
-def state(part: Any) -> Any:
-    """Returns one part of an object's state."""
-    if isinstance(part, dict):
-        return _without_number(part)
+def registered_with(kind: type) -> list[type]:
+    """Returns the classes that an abstract class counts as its own by its method `register`."""
+    if not isinstance(kind, abc.ABCMeta):
+        return []
+    registered = (one() for one in _abc._get_dump(kind)[0])  # Python has no public function for this
+    return [one for one in registered if one is not None]
+
+
+def reduced(value: Any) -> str | list[Any]:
+    """Returns what a pickle of an object consists of: a global name, or a function and its arguments."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    how = reduce(value) if reduce else value.__reduce_ex__(4)
+    if isinstance(how, str):
+        return how
+    found, arguments, *more = how
+    return [found, arguments, *map(_state, more)]
+
+
+def _state(part: Any) -> Any:
+    """Returns one part of an object's state: attributes, attributes and those in slots, or members."""
+    if type(part) is tuple:
+        return tuple(map(_state, part))
+    if type(part) is dict:
+        return {key: one for key, one in _without_number(part).items() if key not in _NOTED}
     return list(part) if isinstance(part, Iterator) else part
 
 
@@ -157,21 +183,16 @@ def beside(array: Any) -> tuple[Any, ...]:
     """Returns what an array holds beside its numbers: a mask, an index, coordinates, a name, attributes."""
     library = library_of(type(array))
     if isinstance(array, np.ma.MaskedArray):
-        return np.asarray(array.mask), getattr(array, "fill_value", None)  # `masked` has none
+        return np.asarray(array.mask), array.hardmask, getattr(array, "fill_value", None)  # `masked` has none
     if library == "pandas":
-        index = getattr(array, "index", None)
-        names = None if index is None else (np.asarray(index), list(index.names), _categories_of(index))
-        own = list(getattr(array, "names", ())) or getattr(array, "name", None)
-        return _categories_of(array), names, own, getattr(array, "attrs", None)
+        held = [getattr(array, key) for key in ("index", "columns") if hasattr(array, key)]
+        indexes = [array] if hasattr(array, "names") else held
+        dtypes = list(array.dtypes) if hasattr(array, "columns") else array.dtype
+        noted = [getattr(array, key, None) for key in ("name", "freq", "attrs")]
+        return dtypes, [one.__reduce__() for one in indexes], noted
     if library == "xarray":
         coords = getattr(array, "coords", {})
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
-        return array.dims, beside, getattr(array, "name", None), array.attrs
+        orders = dict(getattr(array, "indexes", {}))
+        return array.dims, beside, orders, getattr(array, "name", None), array.attrs
     return ()
-
-
-def _categories_of(array: Any) -> tuple[Any, ...]:
-    """Returns the categories of an array or index of pandas, and of each level, in their order."""
-    kind, levels = getattr(array, "dtype", None), getattr(array, "levels", ())
-    own = getattr(kind, "categories", None), getattr(kind, "ordered", None)
-    return (*own, *map(_categories_of, levels))

@@ -78,6 +78,7 @@ def test_a_policy_is_given_its_table(tmp_path):
     np.testing.assert_array_equal(found["selected"].values[0], expected)
 
 
+@pytest.mark.slow
 def test_algorithms_and_aggregators_are_given_their_tables(tmp_path, own_parts):
     """All of them halve the mean update: by the upload, by a state of the server, or by the aggregation."""
 

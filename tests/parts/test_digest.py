@@ -238,6 +238,36 @@ CHANGES = {
         "C.std()",
     ),
     "a name": ("import pandas as pd\nC = pd.Series([1.0], name='{v}')", "len(C.name)"),
+    "levels of an index": (
+        "import pandas as pd\nC = pd.Series([1.0, 2.0], pd.MultiIndex.from_tuples([(1, 1), (2, 1)]))[:1]\n"
+        "if {v} == 2:\n    C.index = C.index.remove_unused_levels()",
+        "len(C.index.levels[0])",
+    ),
+    "the type of a column": (
+        "import pandas as pd\nC = pd.DataFrame(dict(a=[1, 2], b=[0.5, 1.5]))\n"
+        "if {v} == 2:\n    C['a'] = C['a'].astype(float)",
+        "len(C['a'].dtype.name)",
+    ),
+    "the field of a validator": (
+        "import pydantic\nclass C(pydantic.BaseModel):\n    a: float = 1.0\n    b: float = 2.0\n"
+        "    @pydantic.field_validator(['a', 'b'][{v} - 1])\n    @classmethod\n"
+        "    def scale(cls, value):\n        return value * 60",
+        "C(a=1.0, b=1.0).a",
+    ),
+    "a private attribute of a data model": (
+        "import pydantic\nclass C(pydantic.BaseModel):\n    _a: float = {v}.0",
+        "C()._a",
+    ),
+    "a function that NumPy vectorizes": ("C = np.vectorize(lambda x: x * {v}, otypes=[float])", "C(2.0)"),
+    "the member of a set": (
+        "class B:\n    pass\nL = [B(), B(), B()]\nC = {{L[{v}]}}",
+        "sum(place for place, one in enumerate(L) if one in C)",
+    ),
+    "a class that an abstract class counts": (
+        "import abc\nclass A:\n    pass\nclass B:\n    pass\nclass C(abc.ABC):\n    pass\n"
+        "C.register([A, B][{v} - 1])",
+        "(1 if isinstance(A(), C) else 0)",
+    ),
 }
 
 
@@ -369,6 +399,20 @@ def test_a_module_that_a_part_imports_stands_in_its_digest(tmp_path, monkeypatch
         sys.modules.pop(name)
 
 
+def test_packages_of_a_module_that_a_part_imports_stand_in_its_digest(tmp_path, monkeypatch):
+    """The statement binds the first of them."""
+    (tmp_path / "own_units" / "of").mkdir(parents=True)
+    for file in ("__init__", "of/__init__", "of/time"):
+        (tmp_path / "own_units" / f"{file}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    part = define(BEFORE + IMPORTING.format(many="", line="import own_units.of.time; C = own_units.of.C"))
+    found = []
+    for number in (1, 2, 1):
+        monkeypatch.setattr(importlib.import_module("own_units.of"), "C", number, raising=False)
+        found.append(digest_of(part))
+    assert found[0] == found[2] != found[1]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_all_that_a_part_reaches_stands_in_its_digest(change):
     one, other = texts(change)
@@ -427,7 +471,11 @@ def test_a_digest_is_the_same_in_every_process():
             "@D\ndef C():\n    return 1",
             "C, a FunctionWrapper",
         ),
-        ("C = jnp.ones(2)\nC.delete()", "C"),
+        ("C = jnp.ones(2)\nC.delete()", "C, a ArrayImpl"),
+        (
+            "import weakref\nclass B:\n    pass\nD = B()\nC = weakref.WeakKeyDictionary({D: 1})",
+            ".*a ReferenceType",
+        ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
     ],
 )
