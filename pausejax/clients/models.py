@@ -15,7 +15,7 @@ from pausejax.federated.kept import weights_of
 from pausejax.federated.learning import Learning
 from pausejax.federated.modules import Weights
 from pausejax.parts import CATEGORIES, Part, PartError
-from pausejax.parts.digest import digest_of
+from pausejax.parts.digest import digest_of, digest_of_made
 from pausejax.parts.traces import forget_changed
 from pausejax.study.plan import make_plan
 from pausejax.study.runs import Group
@@ -85,11 +85,15 @@ def _apply(
     learning: Learning, dataset: Dataset, held: Sequence[tuple[Part, str]]
 ) -> Callable[[Weights, Any], jax.Array]:
     mean, std = (float(number) for number in scale(dataset))
+    made = {"model": learning.model, "dataset": learning.preprocess}
+    expected = [(part, (digest, digest_of_made(made[part.category]))) for part, digest in held]
 
     def apply(weights: Weights, inputs: Any) -> jax.Array:
-        for part, digest in held:
+        if held:
+            forget_changed((part.category, part.name) for part, _ in held)
+        for part, digests in expected:
             # The part's functions read the values that a notebook's variables have now.
-            if digest_of(part) != digest:
+            if (digest_of(part), digest_of_made(made[part.category])) != digests:
                 again = "Its kept models need the values that it had in their study"
                 raise PartError(f"{part.where}: its content has changed since the study. {again}")
         weights, inputs = jax.tree.map(jnp.asarray, (weights, inputs))

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ from pausejax.federated.optimizers import transformation
 from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.federated.precision import Precision, in_precision
 from pausejax.parts import Bound, PartError
+from pausejax.parts.digest import digest_of_made
 
+Made = TypeVar("Made")
 TRAINING = (
     "batch_size",
     "local_epochs",
@@ -68,7 +70,8 @@ def learning_of(
 
     of_task, of_model = bound("task"), bound("model")
     make_model = functools.partial(_model, of_model, digests(of_model))
-    task, output_shape = _task(of_task, digests(of_task))(dataset)
+    task = _task(of_task, digests(of_task))
+    output_shape = tasks.output_shape(of_task.part, task, dataset)
     # This batch size is unlikely to equal another dimension of the samples.
     raw = jax.ShapeDtypeStruct((7, *dataset.input_shape), dataset.train_inputs.dtype)
     where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
@@ -111,9 +114,27 @@ def learning_of(
     return learning
 
 
-# The cache holds one object for each combination of a part, its values and its files' content. So equal
-# programs compare equal.
-@functools.cache
+def _kept(make: Callable[..., Made]) -> Callable[..., Made]:
+    """Keeps what a part makes, for each combination of the part, its values and its files' content.
+
+    So equal programs compare equal. A notebook may change in place what the kept object holds. Then the part
+    makes another one, although the part itself may have its old content again.
+    """
+    kept: dict[tuple[Any, ...], tuple[Made, str]] = {}
+
+    @functools.wraps(make)
+    def made(part: Bound, *others: Any) -> Made:
+        found = kept.get((part, *others))
+        if found and (not part.digest or (found[1] and digest_of_made(found[0]) == found[1])):
+            return found[0]
+        new = make(part, *others)
+        kept[part, *others] = new, digest_of_made(new) if part.digest else ""
+        return new
+
+    return made
+
+
+@_kept
 def _model(
     part: Bound,
     digests: tuple[str | None, ...],
@@ -128,12 +149,9 @@ def _model(
     return model._replace(apply=in_precision(model.apply, precision))
 
 
-@functools.cache
-def _task(
-    part: Bound, digests: tuple[str | None, ...]
-) -> Callable[[Dataset], tuple[tasks.Task, tuple[int, ...]]]:
-    task = tasks.build(part.part, dict(part.statics))
-    return lambda dataset: (task, tasks.output_shape(part.part, task, dataset))
+@_kept
+def _task(part: Bound, digests: tuple[str | None, ...]) -> tasks.Task:
+    return tasks.build(part.part, dict(part.statics))
 
 
 def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.ShapeDtypeStruct:

@@ -10,8 +10,7 @@ import os
 import random
 import sys
 import types
-import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,8 @@ used."""
 
 # Libraries hold such generators, for example in `scipy.stats.norm`.
 _OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
-_NOTED = ("_ufunc", "_default_factory_takes_validated_data", "cls_ref")
-"""Attributes of objects of libraries that are a cache or an address, in NumPy and pydantic."""
+_NOTED = {"numpy": ("_ufunc",), "pydantic": ("_default_factory_takes_validated_data", "cls_ref")}
+"""Attributes of objects of a library that are a cache or an address."""
 
 
 def is_of_process(value: Any) -> bool:
@@ -46,15 +45,13 @@ def is_of_process(value: Any) -> bool:
 
     It is a cache, a logger, the environment, or a generator that the system has seeded.
     """
-    if isinstance(value, weakref.WeakKeyDictionary):  # `singledispatch` has one for the classes of arguments
-        return all(isinstance(key, type) for key in value)
     return any(value is one for one in _OF_PROCESS) or isinstance(value, logging.Logger)
 
 
 def closed_over(library: str, name: str, value: Any) -> Any:
-    """Returns the content of a variable that a function of a library closes over."""
-    # In `singledispatch` it counts the classes that this process has registered with abstract classes.
-    if library == "functools" and name == "cache_token":
+    """Returns the content of a variable that a function of a library closes over, or of its attribute."""
+    # In `singledispatch`: its cache, and the number of classes that are registered with abstract classes.
+    if library == "functools" and name in ("dispatch_cache", "_clear_cache", "cache_token"):
         return None
     # Schedules of optax convert their numbers when they are first called.
     return float(value) if library == "optax" and type(value) is int else value
@@ -85,7 +82,7 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
 
 def is_content(key: str) -> bool:
     """Returns whether an attribute of a class says what the class does."""
-    written = key in ("__pydantic_fields__", "__pydantic_decorators__")
+    written = key in ("__pydantic_fields__", "__pydantic_decorators__", "__pydantic_config__")
     return key not in _DESCRIBING and (written or not key.startswith("__pydantic_"))
 
 
@@ -106,20 +103,23 @@ def registered_with(kind: type) -> list[type]:
 
 def reduced(value: Any) -> str | list[Any]:
     """Returns what a pickle of an object consists of: a global name, or a function and its arguments."""
+    if library_of(type(value)) == "jaxlib" and type(value).__name__ == "Device":
+        return ["device", value.platform, value.id]
     reduce = copyreg.dispatch_table.get(type(value))
     how = reduce(value) if reduce else value.__reduce_ex__(4)
     if isinstance(how, str):
         return how
-    found, arguments, *more = how
-    return [found, arguments, *map(_state, more)]
+    function, arguments, *more = how
+    noted = _NOTED.get(library_of(type(value)), ())
+    return [function, arguments, *(_state(one, noted) for one in more)]
 
 
-def _state(part: Any) -> Any:
+def _state(part: Any, noted: Collection[str]) -> Any:
     """Returns one part of an object's state: attributes, attributes and those in slots, or members."""
     if type(part) is tuple:
-        return tuple(map(_state, part))
+        return tuple(_state(one, noted) for one in part)
     if type(part) is dict:
-        return {key: one for key, one in _without_number(part).items() if key not in _NOTED}
+        return {key: one for key, one in _without_number(part).items() if key not in noted}
     return list(part) if isinstance(part, Iterator) else part
 
 
@@ -168,7 +168,10 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
 
     kind, jitted = type(value), jax.jit(lambda: None)
     if kind is type(jitted):
-        return {key: one for key, one in attributes(value, "__").items() if key not in vars(jitted)}
+        made = value.__getstate__()  # arguments of `jax.jit` have no other place
+        options = getattr(made.get("global_cache_key"), "compiler_options_kvs", ())
+        given = {"": (made.get("static_argnums"), made.get("static_argnames"), options)}
+        return given | {key: one for key, one in attributes(value, "__").items() if key not in vars(jitted)}
     if kind is functools._lru_cache_wrapper:
         return attributes(value, "__")
     found = attributes(value, "_")
@@ -177,6 +180,16 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
         kept = value.__getstate__()
         return {key: kept[key] for key in found if key in kept}
     return found
+
+
+def numbers_of(array: Any) -> np.ndarray:
+    """Returns the numbers of an array, or of a key of JAX."""
+    try:
+        return np.asarray(array)
+    except TypeError:
+        import jax
+
+        return np.asarray(jax.random.key_data(array))
 
 
 def beside(array: Any) -> tuple[Any, ...]:
@@ -195,4 +208,4 @@ def beside(array: Any) -> tuple[Any, ...]:
         beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
         orders = dict(getattr(array, "indexes", {}))
         return array.dims, beside, orders, getattr(array, "name", None), array.attrs
-    return ()
+    return (dict(array.attrs),) if hasattr(array, "attrs") else ()  # such as an array of zarr

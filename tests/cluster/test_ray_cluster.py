@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180
+PATIENCE = 400
 SPEC = """
 mode = "bandit"
 rounds = 1500

@@ -14,6 +14,7 @@ import pytest
 
 import pausejax
 from pausejax import kinds, parts
+from pausejax.federated import build
 from pausejax.parts import extensions, traces
 from pausejax.parts.digest import digest_of
 from pausejax.study.plan import make_plan
@@ -259,6 +260,20 @@ CHANGES = {
         "C()._a",
     ),
     "a function that NumPy vectorizes": ("C = np.vectorize(lambda x: x * {v}, otypes=[float])", "C(2.0)"),
+    "static arguments": (
+        "C = jax.jit(lambda x, by: x * (2 if isinstance(by, bool) else 3), static_argnums=[1, ()][{v} - 1])",
+        "C(1, True)",
+    ),
+    "a word beside an array": (
+        "import zarr\nC = zarr.zeros(2)\nC.attrs['scale'] = {v}",
+        "C.attrs['scale'] * C[0]",
+    ),
+    "the configuration of a class": (
+        "import pydantic\n@pydantic.dataclasses.dataclass(config={{'str_to_lower': {v} == 2}})\n"
+        "class C:\n    at: str = 'S'",
+        "(1 if C('S').at == 's' else 0)",
+    ),
+    "a device": ("C = jax.devices()[{v} - 1]", "C.id"),
     "the member of a set": (
         "class B:\n    pass\nL = [B(), B(), B()]\nC = {{L[{v}]}}",
         "sum(place for place, one in enumerate(L) if one in C)",
@@ -413,6 +428,25 @@ def test_packages_of_a_module_that_a_part_imports_stand_in_its_digest(tmp_path, 
     assert found[0] == found[2] != found[1]
 
 
+def test_which_object_of_a_module_a_set_holds_stands_in_its_digest(tmp_path, monkeypatch):
+    """Whatever is found first: the set, or the list of the objects in a module that only the code names."""
+    (tmp_path / "own_nets").mkdir()
+    (tmp_path / "own_nets" / "layers.py").write_text("class B:\n    pass\nLAYERS = [B(), B(), B()]\n")
+    (tmp_path / "own_nets" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    nets, layers = (importlib.import_module(name) for name in ("own_nets", "own_nets.layers"))
+    part = define(
+        BEFORE
+        + "import own_nets"
+        + QUANTITY.format(reads="len(own_nets.FROZEN & {*own_nets.layers.LAYERS[:1]})")
+    )
+    found = []
+    for place in (0, 2, 0):
+        nets.FROZEN = {layers.LAYERS[place]}
+        found.append(digest_of(part))
+    assert found[0] == found[2] != found[1]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_all_that_a_part_reaches_stands_in_its_digest(change):
     one, other = texts(change)
@@ -473,7 +507,7 @@ def test_a_digest_is_the_same_in_every_process():
         ),
         ("C = jnp.ones(2)\nC.delete()", "C, a ArrayImpl"),
         (
-            "import weakref\nclass B:\n    pass\nD = B()\nC = weakref.WeakKeyDictionary({D: 1})",
+            "import weakref\nclass B:\n    pass\nD = B()\nC = weakref.WeakKeyDictionary({B: D})",
             ".*a ReferenceType",
         ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
@@ -574,6 +608,7 @@ def test_the_name_of_the_script_does_not_count():
     """It is `__main__` for Python, `__mp_main__` for a process that it starts, and another for an import."""
     made = (
         "import logging\nclass C:\n    at = 1\nclass D(nn.Module):\n    width: int = 3\n"
+        "def G():\n    class H:\n        pass\n    return logging.getLogger(__name__), H\n"
         "class B(np.ndarray):\n    pass\nF = np.ones(2).view(B)\n"
         "E = F, logging.getLogger(__name__), typing.TypeVar('T')\n"
     )
@@ -582,7 +617,11 @@ def test_the_name_of_the_script_does_not_count():
         parts.registered_parts()._own.pop(("quantity", "noted"), None)
         space = {"__name__": name}
         exec(
-            compile(BEFORE + made + QUANTITY.format(reads="C.at + D().width + len(E)"), "<cell>", "exec"),
+            compile(
+                BEFORE + made + QUANTITY.format(reads="C.at + D().width + len(E) + len(G())"),
+                "<cell>",
+                "exec",
+            ),
             space,
         )
         found.add(digest_of(parts.registered_parts().get("quantity", "noted")))
@@ -894,6 +933,47 @@ def test_kept_models_are_applied_with_the_constants_of_their_study(tmp_path, own
         model.apply(model.weights, inputs)
     space["SLOPE"] = 2.0
     np.testing.assert_allclose(model.apply(model.weights, inputs), expected, rtol=1e-5)
+    space["SLOPE"] = 1.0
+    (first,) = pausejax.models(pausejax.open(tmp_path / "1.0"))
+    found = first.apply(first.weights, inputs)
+    space["SLOPE"] = 2.0
+    (model,) = pausejax.models(pausejax.open(tmp_path / "2.0"))
+    model.apply(model.weights, inputs)  # JAX traces the function for this model
+    space["SLOPE"] = 1.0
+    np.testing.assert_array_equal(first.apply(first.weights, inputs), found)
+
+
+LAYERS = """
+class Layers(nn.Module):
+    width: int
+    factor = 1.0
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.width)(x * self.factor)
+"""
+
+
+def test_a_model_is_made_anew_if_what_it_holds_has_changed(own_parts):
+    """Although the part has its old content again, because the cell of its class has run again."""
+    space = {"__name__": "notebook"}
+    net = "@parts.model\ndef net(*, num_outputs: int):\n    'Layers.'\n    return Layers(num_outputs)\n"
+    for cell in (BEFORE, LAYERS, net):
+        exec(compile(cell, "<cell>", "exec"), space)
+    part = parts.registered_parts().get("model", "net")
+
+    def made():
+        return build._model(parts.bind(part, {}), (), (3,), np.dtype(np.float32), (2,))
+
+    first = made()
+    weights, inputs = first.init(jax.random.key(0)), np.ones((1, 3), np.float32)
+    expected = first.apply(*weights, inputs, key=None, training=False)[0]
+    assert made() is first
+    space["Layers"].factor = 5.0
+    exec(compile(LAYERS, "<cell>", "exec"), space)
+    again = made()
+    assert made() is again is not first
+    found = again.apply(*weights, inputs, key=None, training=False)[0]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_parts_that_exchange_their_names_change_the_identity(own_parts):
