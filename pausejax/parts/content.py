@@ -54,6 +54,8 @@ class Content:
         """Names that the code reads. Other modules of packages do not count: they may be imported later."""
         self.numbers: dict[int, int] = {**last.numbers} if last else {}
         """The number of each object that code can tell from an equal one, by its id."""
+        self.unordered = False
+        """Whether a set holds an object that had no number yet."""
         self.read: set[str] = set()
         """Names that the code of the added functions reads."""
         self.found = hashlib.sha256()
@@ -161,6 +163,7 @@ class Content:
         content._done, content.numbers = {**self._done}, {**self.numbers}
         content.add(member, name)
         self._lowest = content._lowest
+        self.unordered |= content.unordered or len(content.numbers) > len(self.numbers)
         return content.found.hexdigest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:

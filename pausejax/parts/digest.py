@@ -47,7 +47,7 @@ def _digest_of(add: Callable[[Content], None]) -> str:
     while content.read != content.names:  # what the code reads from packages may be code that reads more
         content = Content(content)
         add(content)
-    if content.numbers:  # a member of a set may stand in a list that came after the set
+    if content.unordered:  # the object may stand in a list that came after the set
         content = Content(content)
         add(content)
     return content.found.hexdigest()
