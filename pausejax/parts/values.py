@@ -43,7 +43,7 @@ _NOTED = {"numpy": ("_ufunc",), "pydantic": ("_default_factory_takes_validated_d
 def is_of_process(value: Any) -> bool:
     """Returns whether a value is one of the process and not of a study.
 
-    It is a cache, a logger, the environment, or a generator that the system has seeded.
+    It is a logger, the environment, or a generator that the system has seeded.
     """
     return any(value is one for one in _OF_PROCESS) or isinstance(value, logging.Logger)
 
@@ -205,7 +205,7 @@ def beside(array: Any) -> tuple[Any, ...]:
         return dtypes, [one.__reduce__() for one in indexes], noted
     if library == "xarray":
         coords = getattr(array, "coords", {})
-        beside = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
+        places = {key: (one.dims, np.asarray(one), one.attrs) for key, one in coords.items()}
         orders = dict(getattr(array, "indexes", {}))
-        return array.dims, beside, orders, getattr(array, "name", None), array.attrs
+        return array.dims, places, orders, getattr(array, "name", None), array.attrs
     return (dict(array.attrs),) if hasattr(array, "attrs") else ()  # such as an array of zarr
