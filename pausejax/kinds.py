@@ -185,10 +185,11 @@ def with_units(result: "xr.Dataset") -> "xr.Dataset":
     """
     kind = next((kind for kind in KINDS if kind.name == result.attrs.get("kind")), None)
     found = {}
-    for name, parameter in (_parameters_of(kind) if kind else {}).items():
-        if parameter.units and name in result.coords and "units" not in result.variables[name].attrs:
+    for name, parameters in (_parameters_of(kind) if kind else {}).items():
+        unit, *others = {parameter.units for parameter in parameters}
+        if unit and not others and name in result.coords and "units" not in result.variables[name].attrs:
             found[name] = result.variables[name].copy(deep=False)
-            found[name].attrs["units"] = parameter.units
+            found[name].attrs["units"] = unit
     return result.assign_coords(found)
 
 
@@ -209,15 +210,22 @@ def _charts_of(result: "xr.Dataset") -> ModuleType:
     known = importlib.import_module(f"pausejax.{kind.name}.variables").VARIABLES
     charts: ModuleType = importlib.import_module(f"pausejax.{kind.name}.charts")
     layout = {name: ("run", *variable.dims) for name, variable in known.items()}
-    types = {name: _TYPES.get(one.kind, "U") for name, one in _parameters_of(kind).items()}
+    types = {
+        name: "".join(_TYPES.get(one.kind, "U") for one in parameters)
+        for name, parameters in _parameters_of(kind).items()
+    }
     soundness.check_layout(result, layout, types, charts.DRAWN)
     return charts
 
 
-def _parameters_of(kind: Kind) -> dict[str, Parameter]:
-    """Returns the parameters of a kind, and of every registered part that it can use, by name."""
-    found = dict(kind.parameters)
+def _parameters_of(kind: Kind) -> dict[str, list[Parameter]]:
+    """Returns the parameters of a kind, and of every registered part that it can use, by name.
+
+    Parts that no study uses together may define one name differently.
+    """
+    found = {name: [parameter] for name, parameter in kind.parameters.items()}
     for category in (*kind.categories, kind.policy_category):
         for part in registered_parts().of(category).values():
-            found |= part.parameters
+            for name, parameter in part.parameters.items():
+                found.setdefault(name, []).append(parameter)
     return found

@@ -1,6 +1,7 @@
 """Defines parts (registered functions with parameters) and their categories."""
 
 import contextlib
+import contextvars
 import dataclasses
 import inspect
 import traceback
@@ -9,6 +10,9 @@ from typing import Any
 
 from pausejax.parts.origin import in_package
 from pausejax.parts.parameter import Parameter
+
+_BUILDING = contextvars.ContextVar["Part | None"]("building", default=None)
+"""The part whose function is being called."""
 
 
 class PartError(ValueError):
@@ -238,8 +242,26 @@ class Part:
             (grouped[owner[name]] if name in owner else arguments)[name] = value
         made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
         what = "fails" if CATEGORIES[self.category].inputs else "can't be built"
-        with self.blamed(what), self.surroundings():
-            return self.surrounded(self.function(*inputs, **arguments, **made))
+        outer = _BUILDING.set(self)
+        try:
+            with self.blamed(what), self.surroundings():
+                return self.surrounded(self.function(*inputs, **arguments, **made))
+        finally:
+            _BUILDING.reset(outer)
+
+    def asked_by_name(self) -> "Part":
+        """Returns the part, which has been asked for by its name.
+
+        Raises:
+          PartError: a part's function asks for a part of a notebook or script.
+        """
+        by = _BUILDING.get()
+        if by and self.outside and not (self.is_of_use or self.content):
+            raise PartError(
+                f"{by.where}: asks for the {self.category} {self.name} by its name. The identity of a run "
+                "would not cover its content. Call its function, or put both into a file of use"
+            )
+        return self
 
     def surrounded(self, made: Any) -> Any:
         """Returns `made`. If it is a tuple, its functions will be called in the part's surroundings."""

@@ -86,16 +86,15 @@ def find(category: str, part: str | Part) -> Part:
     """Returns a given part unchanged, or the registered part with a given name.
 
     Raises:
-      ValueError: no part has this name; the message lists the known names and the nearest name.
+      ValueError: no part has this name, or a part asks for a notebook's part by its name.
     """
     if isinstance(part, Part):
         return part
     known = _COLLECTING.get()[0].of(category)
     if part not in known:
-        raise ValueError(
-            f"{category}: there is no {part!r}{nearest(str(part), known)}; known: {', '.join(known)}"
-        )
-    return known[part]
+        names = ", ".join(known)
+        raise ValueError(f"{category}: there is no {part!r}{nearest(str(part), known)}; known: {names}")
+    return known[part].asked_by_name()
 
 
 @contextlib.contextmanager

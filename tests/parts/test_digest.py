@@ -239,6 +239,11 @@ CHANGES = {
         "C.std()",
     ),
     "a name": ("import pandas as pd\nC = pd.Series([1.0], name='{v}')", "len(C.name)"),
+    "a constant in a query": (
+        "import pandas as pd\nC = pd.DataFrame(dict(a=[1.0, 2.0, 3.0]))\nLIMIT = {v}",
+        "len(C.query('a > @LIMIT'))",
+    ),
+    "a constant in text that is evaluated": ("C = {v}", "eval('C * 2')"),
     "levels of an index": (
         "import pandas as pd\nC = pd.Series([1.0, 2.0], pd.MultiIndex.from_tuples([(1, 1), (2, 1)]))[:1]\n"
         "if {v} == 2:\n    C.index = C.index.remove_unused_levels()",

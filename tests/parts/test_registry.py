@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,28 @@ def test_a_jitted_or_cached_function_is_a_part(own_parts):
     slower.__name__ = "slower"
     parts.latency(slower)
     assert parts.registered_parts().get("latency", "slower").outside
+
+
+def test_a_part_must_not_ask_for_a_part_of_a_notebook_by_its_name(own_parts):
+    """Its digest would not cover the other part."""
+
+    @parts.dataset
+    def waves():
+        return pausejax.data.Dataset(*2 * (np.ones((4, 2), np.float32), np.ones(4, np.float32)))
+
+    @parts.dataset
+    def again(*, of: Literal["waves", "digits"] = "waves"):
+        return pausejax.data.load(of)
+
+    def called():
+        return waves()
+
+    with pytest.raises(PartError, match="dataset again: asks for the dataset waves by its name"):
+        pausejax.data.load("again")
+    assert pausejax.data.load("again", of="digits").classes == 10  # the code of this package has a version
+    parts.dataset(called)
+    assert len(pausejax.data.load("called").train_inputs) == 4
+    assert len(pausejax.data.load("waves").train_inputs) == 4
 
 
 def test_a_package_behind_a_link_is_the_package(tmp_path):

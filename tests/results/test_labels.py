@@ -1,13 +1,16 @@
 """The coordinates of a result: what a run has no value of is marked, in the kind that the parameter is."""
 
 import dataclasses
+from typing import Annotated, Literal
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
 
 import pausejax
-from pausejax import kinds
+from pausejax import kinds, parts
+from pausejax.network import Law
 from pausejax.results import blocks, labels, study_folder
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
@@ -93,6 +96,28 @@ def test_a_result_that_says_no_units_gets_them_from_the_register(tmp_path):
     assert "units" not in kinds.with_units(own)["wait"].attrs
     said = opened.assign_coords(deadline=opened["deadline"].assign_attrs(units="h"))
     assert kinds.with_units(said)["deadline"].attrs["units"] == "h"
+
+
+def test_parts_that_a_study_does_not_use_do_not_change_its_charts(tmp_path, own_parts):
+    """They may have a parameter of the same name with another type and unit."""
+
+    @parts.latency
+    def ramp(*, num_clients: int, steepness: float = 2.0) -> Law:
+        return Law(lambda key: steepness * jnp.ones(num_clients))
+
+    @parts.latency
+    def other(*, num_clients: int, steepness: Annotated[float, parts.Parameter(units="s")] = 2.0) -> Law:
+        raise AssertionError
+
+    @parts.policy
+    def picky(*, num_clients: int, steepness: Literal["linear", "log"] = "linear"):
+        raise AssertionError
+
+    result = pausejax.simulate(
+        "random", mode="bandit", rounds=3, clients_per_round=2, latency="ramp", steepness=[1.0, 2.0]
+    )
+    assert pausejax.charts(result)
+    assert "units" not in kinds.with_units(result)["steepness"].attrs
 
 
 def test_the_unit_of_a_part_of_ones_own_stays_with_the_result(tmp_path):
