@@ -94,7 +94,7 @@ def _write(
         text = page.build(result, charts, notes=omitted, sweep=sweep, baseline=options.baseline)
     except ValueError as mistake:
         raise common.option_mistake(mistake) from mistake
-    return _leave(out, charts, text, options, formats, omitted, common.partial_line(result))
+    return _leave(directory, out, charts, text, options, formats, omitted, common.partial_line(result))
 
 
 def report_search(
@@ -128,7 +128,7 @@ def report_search(
         raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
     own = result.isel(run=np.flatnonzero(np.isin(result["identity"].values, record.runs)))
     text = report.build(record, own, charts)
-    _tell(_leave(out or directory, charts, text, options, formats), options)
+    _tell(_leave(directory, out or directory, charts, text, options, formats), options)
     return True
 
 
@@ -139,6 +139,7 @@ def confirmation(directory: str) -> str:
 
 def _leave(
     directory: str,
+    out: str,
     charts: "Mapping[str, Chart]",
     text: str,
     options: argparse.Namespace,
@@ -146,7 +147,7 @@ def _leave(
     omitted: "Sequence[str]" = (),
     partial: str = "",
 ) -> list[str]:
-    """Writes the page `text` and the charts into a folder or under a URL. Returns lines that name them.
+    """Writes the page `text` and the charts of a folder's result into `out`. Returns lines that name them.
 
     The final report replaces the page of a partial result. Charts of a partial result have separate names,
     because a picture does not say which runs it lacks.
@@ -161,17 +162,17 @@ def _leave(
     if unknown := [name for name in named if name not in charts]:
         raise SpecError([f"--chart {unknown[0]}: must be one of {', '.join(charts) or 'no charts'}"])
     formats = options.format or (("pdf",) if named else formats)
-    folder, size = Folder(directory), (options.width, options.height)
+    folder, size = Folder(out), (options.width, options.height)
     folder.write(page.NAME, text.encode())
     files = []
     for name in named or charts if formats else ():
         for format in formats:
             files.append(f"{'partial_' if partial else ''}{check_name(name)}.{format}")
             folder.write(files[-1], charts[name].encode(format, *size))
-    where = f"the page with all charts: {directory.rstrip('/')}/{page.NAME}"
-    names = [f"in {directory}: {', '.join(files)}"] if files else []
-    if old := outdated(folder):
-        names.append(f"in {directory}, older than the result: {', '.join(old)}")
+    where = f"the page with all charts: {out.rstrip('/')}/{page.NAME}"
+    names = [f"in {out}: {', '.join(files)}"] if files else []
+    if old := outdated(Folder(directory), folder):
+        names.append(f"in {out}, older than the result: {', '.join(old)}")
     return [*([partial] if partial else []), *names, *omitted, where]
 
 

@@ -128,7 +128,7 @@ class Content:
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                found = {key: one for key, one in vars(value).items() if is_content(key)}
+                found = {key: one for key, one in vars(value).items() if is_content(key, one)}
                 self._put(*found)  # code may read them in their order
                 self._add_all(found, name)
                 self.add(pytree_functions(value), name)

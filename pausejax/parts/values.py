@@ -80,8 +80,11 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
     return found
 
 
-def is_content(key: str) -> bool:
+def is_content(key: str, value: Any) -> bool:
     """Returns whether an attribute of a class says what the class does."""
+    # The code that attrs writes contains a hash, which differs in each process.
+    if key == "__hash__" and hasattr(value, "__code__"):
+        return not value.__code__.co_filename.startswith("<attrs generated")
     written = key in ("__pydantic_fields__", "__pydantic_decorators__", "__pydantic_config__")
     return key not in _DESCRIBING and (written or not key.startswith("__pydantic_"))
 

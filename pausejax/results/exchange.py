@@ -72,13 +72,13 @@ def settled(directory: str | Path, act: Callable[[], _T]) -> _T:
     raise OSError(f"{directory}: other processes are extending {RESULT}. Open it again later")
 
 
-def outdated(folder: Folder) -> list[str]:
-    """Returns the names of the pages and charts in a folder that are older than its result.
+def outdated(of: Folder, folder: Folder) -> list[str]:
+    """Returns the names of the pages and charts in `folder` that are older than the result in `of`.
 
-    They show the runs of an earlier result. For a folder under a URL there are none.
+    They show the runs of an earlier result. For folders under a URL there are none.
     """
-    sealed = Path(folder.path(f"{RESULT}/{manifest.NAME}"))
-    if not (folder.is_local and sealed.is_file()):
+    sealed = Path(of.path(f"{RESULT}/{manifest.NAME}"))
+    if not (of.is_local and folder.is_local and sealed.is_file()):
         return []
     found, end = [], sealed.stat().st_mtime_ns
     for path in sorted(Path(folder.path()).iterdir()):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 
 import pandas as pd
 import pytest
@@ -74,7 +75,7 @@ def test_charts_are_written_by_name_format_and_size(study, capsys):
     assert (study / "participation.pdf").exists() and not (study / "participation.png").exists()
 
 
-def test_charts_of_an_earlier_result_are_named(study, capsys):
+def test_charts_of_an_earlier_result_are_named(study, tmp_path, capsys):
     """A study that is extended has other charts; trackers get no old ones."""
     chart = pausejax.charts(pausejax.open(study))["participation"]
     for name in ("participation.csv", "participation.json", "old.png", "new.png"):
@@ -86,6 +87,10 @@ def test_charts_of_an_earlier_result_are_named(study, capsys):
     assert cli.main(["report", str(study)]) == cli.OK
     said = " ".join(capsys.readouterr().out.split())
     assert "older than the result: old.png, participation.csv, participation.json" in said
+
+    shutil.copy2(study / "old.png", tmp_path)  # with its time
+    assert cli.main(["report", str(study), "--out", str(tmp_path)]) == cli.OK
+    assert f"in {tmp_path}, older than the result: old.png" in " ".join(capsys.readouterr().out.split())
 
     class Keeping(tracking.Tracker):
         def attach(self, files):

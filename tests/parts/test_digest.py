@@ -244,6 +244,10 @@ CHANGES = {
         "len(C.query('a > @LIMIT'))",
     ),
     "a constant in text that is evaluated": ("C = {v}", "eval('C * 2')"),
+    "a class of attrs": (
+        "import attrs\n@attrs.frozen\nclass B:\n    at: float = 1.0\nC = B({v}.0)",
+        "C.at + len({{C}})",
+    ),
     "levels of an index": (
         "import pandas as pd\nC = pd.Series([1.0, 2.0], pd.MultiIndex.from_tuples([(1, 1), (2, 1)]))[:1]\n"
         "if {v} == 2:\n    C.index = C.index.remove_unused_levels()",

@@ -59,7 +59,7 @@ def attach_files(tracker: Tracker, directory: str) -> None:
     folder = Folder(directory)
     if not folder.is_local:
         return
-    patterns, old = ("spec.toml", "report.html", "*.png"), outdated(folder)
+    patterns, old = ("spec.toml", "report.html", "*.png"), outdated(folder, folder)
     found = sorted(path for pattern in patterns for path in Path(folder.path()).glob(pattern))
     files = [path for path in found if path.name not in old]
     try:
