@@ -12,6 +12,7 @@ from pausejax.analysis import schema
 from pausejax.analysis.quantities import parameters_in
 from pausejax.spelling import nearest
 
+_RATES = ("learning_rate", "exploration_rate")
 UNREAD = "unread_parameters"
 """Name of the coordinate that lists, separated by spaces, the parameters that a run does not read."""
 
@@ -37,15 +38,15 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
 
 
 def refuse_joined(result: xr.Dataset) -> None:
-    """Checks that all runs have one value of `study`, and that the runs of a setting differ only in the seed.
+    """Checks that all runs have one value of `study`, and that runs of a policy differ only in seed and axes.
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
     lengths, or runs of one label that differ in the policy, in a parameter that is no axis, in a file or in
-    the user's code. A parameter that follows from an axis, such as a rate that depends on the data set, may
-    differ between settings.
+    the user's code. The rates of ensembles follow from the data set, which may be an axis. Files and code may
+    follow from an axis of words or booleans.
 
     Raises:
-      ValueError: runs have different values of `study`, or runs of one setting differ in a parameter, in
+      ValueError: runs have different values of `study`, or runs of one policy differ in a parameter, in
         `algorithm` or in `sources`.
     """
     if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
@@ -53,11 +54,14 @@ def refuse_joined(result: xr.Dataset) -> None:
             "result: holds runs of studies that differ in mode, rounds, eval_every or stop_at_latency. Such "
             "studies can't be joined. Simulate all runs in one study"
         )
-    setting = ("policy", *axes_of(result))
-    others = {*parameters_in(result), "algorithm", "sources"}.difference(setting).intersection(
+    axes = axes_of(result)
+    others = {*parameters_in(result), "algorithm", "sources"}.difference(("policy", *axes)).intersection(
         map(str, result.coords)
     )
+    follows = dict.fromkeys(_RATES, axes) if result.attrs.get("kind") == "ensemble" else {}
+    follows["sources"] = tuple(axis for axis in axes if result[axis].dtype.kind not in "iuf")
     for name in sorted(others):
+        setting = ("policy", *follows.get(name, ()))
         values = result[name].values
         if not values.size or (values == values[0]).all():
             continue

@@ -3,13 +3,13 @@
 import dataclasses
 
 from pausejax.clients.expected_regret import MOST_SETS, count_sets
-from pausejax.clients.outputs import variables
+from pausejax.clients.outputs import metrics, variables
 from pausejax.clients.parameters import learns
-from pausejax.clients.variables import VARIABLES
+from pausejax.clients.variables import METRICS, VARIABLES
 from pausejax.network.laws import Speeds
 from pausejax.parts import File, PartError
 from pausejax.study.axes import points
-from pausejax.study.checks import count_runs, together, values_of
+from pausejax.study.checks import count_runs, refuse_names, together, values_of
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
@@ -22,7 +22,7 @@ def check(say: Say, study: Study) -> None:
     """Reports values of a study that contradict each other, each problem once.
 
     Raises:
-      SpecError: a parameter of a user's part has the name of a variable of results.
+      SpecError: a parameter of a user's part has the name of a variable or metric of results.
     """
     if not learns(study.mode):
         _check_bandit(say, study)
@@ -39,9 +39,10 @@ def check(say: Say, study: Study) -> None:
     _check_speeds(say, study)
     _check_files(say, study)
     try:
-        _check_names(study)
+        of_study = variables(study).keys() | metrics(study).keys()
     except PartError as error:
         raise SpecError([str(error)]) from error
+    refuse_names(study, VARIABLES.keys() | METRICS.keys() | of_study)
 
 
 def _check_size(say: Say, study: Study) -> None:
@@ -98,18 +99,6 @@ def _check_speeds(say: Say, study: Study) -> None:
             name, value, allowed = problem
             say(f"{section[name]}.{name}", value, allowed)
             return
-
-
-def _check_names(study: Study) -> None:
-    """Checks that no parameter of a user's part has the name of a variable of results."""
-    taken = VARIABLES.keys() | variables(study).keys()
-    for category in (study.kind.policy_category, *study.kind.categories):
-        for part in study.parts.of(category).values():
-            for parameter in part.parameters.values() if part.outside else ():
-                for name in taken & {parameter.name, *parameter.spellings}:
-                    raise PartError(
-                        f"{part.where}: {name}: results have a variable of this name. Rename the parameter"
-                    )
 
 
 def _check_last_models(say: Say, study: Study) -> None:

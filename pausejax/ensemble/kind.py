@@ -14,7 +14,7 @@ from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
 from pausejax.ensemble.simulate import reads_too_many_rows
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
-from pausejax.study.checks import values_of
+from pausejax.study.checks import refuse_names, values_of
 from pausejax.study.runs import Group
 from pausejax.study.simulation import Arrays, Layout
 from pausejax.study.study import Kind, Outputs, Study
@@ -28,6 +28,7 @@ def check(say: Say, study: Study) -> None:
             say(key, value, 'not allowed with mode = "ensemble". Only studies of client selection read it')
     if study.rounds % study.eval_every:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
+    refuse_names(study, VARIABLES.keys() | METRICS.keys())
     num_clients = max(values_of(study, "num_clients"))
     if reads_too_many_rows(study.rounds, num_clients):
         say("rounds", study.rounds, f"times {num_clients} clients must be < 2^31")

@@ -157,7 +157,7 @@ def _cut(vector: np.ndarray, like: Sequence[jax.ShapeDtypeStruct]) -> list[np.nd
     """Cuts vectors [..., n] into arrays [..., *shape] of some shapes."""
     ends = np.cumsum([leaf.size for leaf in like])
     return [
-        vector[..., end - leaf.size : end].reshape(*vector.shape[:-1], *leaf.shape)
+        vector[..., end - leaf.size : end].reshape((*vector.shape[:-1], *leaf.shape))
         for leaf, end in zip(like, ends.tolist(), strict=True)
     ]
 

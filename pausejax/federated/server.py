@@ -130,8 +130,9 @@ def evaluated_weights(
 ) -> Weights:
     """Returns the models to evaluate, [R, ...]. A client with the mean client state would start from them.
 
-    The mean state is taken over all clients that have trained, weighted by their data shares. Before any
-    client has trained, the mean state is the initial state.
+    The mean state is taken over all clients that have trained, weighted by their data shares. Integers,
+    booleans and keys have no mean: those of the client with the largest share are taken. Before any client
+    has trained, the mean state is the initial state.
 
     Args:
       learning: the static description of learning.
@@ -150,7 +151,7 @@ def evaluated_weights(
     def start(params: Params, server: Any, client: Any, values: Values) -> Params:
         return learning.build_algorithm(values | files).start(params, server, client)
 
-    client = jax.tree.map(partial(_weighted_sum, weight), memory.clients.algorithm)
+    client = jax.tree.map(partial(_mean_of_trained, weight), memory.clients.algorithm)
     params = jax.vmap(start)(weights.params, memory.server.algorithm, client, hyper)
     if not learning.keeps_statistics:
         return weights._replace(params=params)
@@ -183,6 +184,15 @@ def weights_of_client(
 def _of_clients(tree: Any, num_clients: int) -> Any:
     """Repeats arrays [R, ...] for every client, [R, K, ...]."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), tree)
+
+
+def _mean_of_trained(weight: jax.Array, leaf: jax.Array) -> jax.Array:
+    """Returns the mean of a state [R, K, ...] over the clients with weight, [R, ...]."""
+    if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return jax.vmap(lambda one, client: one[client])(leaf, jnp.argmax(weight, axis=1))
+    # The state of a client that has not trained may be infinite, as the smallest loss so far.
+    counts = jnp.expand_dims(weight > 0, range(2, leaf.ndim))
+    return _weighted_sum(weight, jnp.where(counts, leaf, jnp.zeros((), leaf.dtype)))
 
 
 def _weighted_sum(weight: jax.Array, leaf: jax.Array) -> jax.Array:

@@ -1,10 +1,11 @@
 """Checks values of any study that must fit together."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from pausejax.study.axes import points, restricted
+from pausejax.study.document import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
 
@@ -19,6 +20,24 @@ def check(say: Say, study: Study) -> None:
         say("policy", labels, f"the study has {runs} runs; must be <= {MAX_RUNS}")
         return
     study.kind.check(say, study)
+
+
+def refuse_names(study: Study, taken: Set[str]) -> None:
+    """Checks that no parameter of a user's part has the name of a variable or metric of results.
+
+    Args:
+      study: the study.
+      taken: the names of variables and metrics.
+
+    Raises:
+      SpecError: a parameter has such a name.
+    """
+    for category in (study.kind.policy_category, *study.kind.categories):
+        for part in study.parts.of(category).values():
+            for parameter in part.parameters.values() if part.outside else ():
+                for name in taken & {parameter.name, *parameter.spellings}:
+                    way_out = "results have a variable or metric of this name. Rename the parameter"
+                    raise SpecError([f"{part.where}: {name}: {way_out}"])
 
 
 def count_runs(study: Study) -> int:

@@ -215,13 +215,15 @@ def test_regrets_under_unlike_clocks_are_not_compared():
 def test_a_parameter_may_follow_from_an_axis():
     """The rates of ensembles follow from the length of a data set."""
     rows = [{"policy": "p", "seed": seed, "gamma": gamma} for gamma in (1.0, 2.0) for seed in (0, 1)]
-    result = runs_of(rows).assign_coords(rate=("run", [0.1, 0.1, 0.2, 0.2]))
+    result = runs_of(rows).assign_coords(learning_rate=("run", [0.1, 0.1, 0.2, 0.2]))
     known = json.loads(result.attrs["parameters"])
-    result = result.assign_attrs(parameters=json.dumps({**known, "rate": [[], ""]}))
+    result = result.assign_attrs(parameters=json.dumps({**known, "learning_rate": [[], ""]}), kind="ensemble")
     assert len(settings.runs_table(result)) == 4
-    other = result.assign_coords(rate=("run", [0.1, 0.1, 0.2, 0.3]))
-    with pytest.raises(ValueError, match=r"of the policy 'p' differ in rate \(0.2, 0.3\), which is no axis"):
+    other = result.assign_coords(learning_rate=("run", [0.1, 0.1, 0.2, 0.3]))
+    with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.2, 0.3\), which is no axis"):
         settings.runs_table(other)
+    with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.1, 0.2\), which is no axis"):
+        settings.runs_table(result.assign_attrs(kind="clients"))
 
 
 def test_results_of_two_studies_are_not_averaged():
@@ -239,6 +241,20 @@ def test_results_of_two_studies_are_not_averaged():
     ):
         with pytest.raises(ValueError, match=r"differ in fast_latency \(0.1, 0.2\), which is no axis"):
             asked()
+
+
+def test_values_of_an_axis_from_two_studies_are_not_compared(tmp_path):
+    """No two runs have the same values of the axis, and another parameter or file differs."""
+    file = tmp_path / "latencies.csv"
+    study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2}
+    study |= {"latency": "trace", "trace_file": str(file)}
+    found = []
+    for gamma, alpha, seconds in ([1.0, 5.0], 10.0, 1.0), ([25.0], 0.1, 1.0), ([25.0], 10.0, 3.0):
+        np.savetxt(file, np.full((3, 4), seconds), delimiter=",")
+        found.append(pausejax.simulate("pause", gamma=gamma, alpha=alpha, **study))
+    for other, name in zip(found[1:], ("generalization_weight", "sources"), strict=True):
+        with pytest.raises(ValueError, match=f"'pause' differ in {name} .*, which is no axis"):
+            pausejax.summary(xr.concat([found[0], other], "run"), ["elapsed"])
 
 
 def test_two_policies_with_one_label_are_not_averaged():

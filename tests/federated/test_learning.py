@@ -13,9 +13,10 @@ from jax.flatten_util import ravel_pytree
 from pausejax import data, parts
 from pausejax.federated.batches import evaluation_data
 from pausejax.federated.evaluation import client_loss, evaluate
+from pausejax.federated.kept import _cut
 from pausejax.federated.learning import ClientStates, Memory, ServerState
 from pausejax.federated.modules import Weights
-from pausejax.federated.server import evaluated_weights
+from pausejax.federated.server import _mean_of_trained, evaluated_weights
 
 from .compiled import epoch_orders, privatize
 
@@ -370,3 +371,31 @@ def test_wrong_optimizers_are_named_with_their_file_in_one_line(study, blobs, ma
         study(blobs, layer, server_optimizer="wrong")
     line = str(raised.value)
     assert line.startswith(f"{__file__}: server_optimizer wrong: ") and message in line and "\n" not in line
+
+
+def test_the_mean_state_is_that_of_the_clients_that_have_trained():
+    """The state of another client may be infinite; what has no mean is that of the largest share."""
+    weight = jnp.array([[0.0, 0.25, 0.75], [0.6, 0.4, 0.0]])
+    keys = jax.random.split(jax.random.key(0), 6).reshape(2, 3)
+    states = {
+        "best": jnp.array([[jnp.inf, 1.0, 3.0], [2.0, 4.5, jnp.nan]]),
+        "head": jnp.stack([jnp.full((2, 3), jnp.nan), jnp.ones((2, 3))], axis=-1).at[:, 1].set(1.0),
+        "count": jnp.array([[7, 8, 9], [1, 2, 3]]),
+        "seen": jnp.array([[False, False, True], [True, False, False]]),
+        "key": keys,
+    }
+    found = jax.tree.map(partial(_mean_of_trained, weight), states)
+    np.testing.assert_allclose(found["best"], [2.5, 3.0], rtol=1e-6)
+    assert found["head"].shape == (2, 2) and np.isnan(found["head"][0, 0])  # one that has trained diverged
+    np.testing.assert_array_equal(found["count"], [9, 1])
+    np.testing.assert_array_equal(found["seen"], [True, True])
+    assert (found["key"] == jnp.stack([keys[0, 2], keys[1, 0]])).all()
+
+
+def test_weights_without_axes_are_kept():
+    """Such as a temperature."""
+    like = [jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.float32)]
+    for vectors in (np.arange(3.0), np.arange(6.0).reshape(2, 3)):
+        scalar, pair = _cut(vectors, like)
+        np.testing.assert_array_equal(scalar, vectors[..., 0])
+        np.testing.assert_array_equal(pair, vectors[..., 1:])

@@ -100,8 +100,10 @@ def test_policies_before_compute(tmp_path, capsys, code, message):
             (name, "every study has this key")
             for name in ("policy", "seed", "zip", "reward", "use", "mean", "x")
         ),
-        ("regret", "results have a variable of this name"),
-        ("test_accuracy", "results have a variable of this name"),
+        *(
+            (name, "results have a variable or metric of this name")
+            for name in ("regret", "test_accuracy", "mean_latency", "rounds_played")
+        ),
     ],
 )
 def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, message):
