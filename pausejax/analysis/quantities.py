@@ -64,7 +64,7 @@ class Metric(NamedTuple):
     The table shows the reason with a negative mean.
     """
     name: str = ""
-    """Name of the metric in the table of metrics of a result; "" before the table is read."""
+    """Name of the metric in the table of metrics of a study or a result; "" in the table of a kind."""
 
     @property
     def is_sum(self) -> bool:

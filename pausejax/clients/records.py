@@ -10,6 +10,7 @@ from pausejax.clients.inputs import StaticConfig
 from pausejax.clients.variables import KEPT, OVERLAPPING, REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
+from pausejax.privacy import Leakage
 from pausejax.rounding import reaches, within
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.spec import SpecError
@@ -193,10 +194,18 @@ def ledger(config: StaticConfig, files: Arrays, hyper: Arrays, releases: np.ndar
     Returns:
       `max_leakage` and `max_leakage_update`, float32 [n, rounds]; NaN after a run has ended.
     """
-    learning = config.learning
-    mechanism = config.build_mechanism({name: values[:, None] for name, values in hyper.items()}, files)
-    played = releases >= 0
-    found = mechanism.leakage(np.maximum(releases, 0), learning.num_parameters if learning else 1)
+    learning, played = config.learning, releases >= 0
+
+    def leakage(values: Arrays, releases: np.ndarray) -> Leakage:
+        mechanism = config.build_mechanism(values, files)
+        return mechanism.leakage(np.maximum(releases, 0), learning.num_parameters if learning else 1)
+
+    if config.mechanism.part.outside:  # a user's function is written for the numbers of one run
+        runs = [{name: values[run] for name, values in hyper.items()} for run in range(len(releases))]
+        alone = [leakage(values, row) for values, row in zip(runs, releases, strict=True)]
+        found = Leakage(*map(np.stack, zip(*alone, strict=True)))
+    else:
+        found = leakage({name: values[:, None] for name, values in hyper.items()}, releases)
     if learning and learning.in_the_clear:
         leaked = np.where(releases > 0, np.float32(np.inf), np.float32(0))
         found = found._replace(release=leaked, update=leaked)

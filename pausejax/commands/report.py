@@ -68,7 +68,7 @@ def write_report(
     out = out or directory
     if in_words(options) or not report_search(directory, options, formats, out=out):
         # If the study is extended meanwhile, the page of the larger result must be the last one.
-        _tell(settled(directory, lambda: _write(directory, options, formats, partial, out)), options)
+        tell(settled(directory, lambda: _write(directory, options, formats, partial, out)), options)
 
 
 def _write(
@@ -128,7 +128,7 @@ def report_search(
         raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
     own = result.isel(run=np.flatnonzero(np.isin(result["identity"].values, record.runs)))
     text = report.build(record, own, charts)
-    _tell(_leave(directory, out or directory, charts, text, options, formats), options)
+    tell(_leave(directory, out or directory, charts, text, options, formats), options)
     return True
 
 
@@ -154,7 +154,6 @@ def _leave(
     """
     from pausejax import page
     from pausejax.plotting.data import check_name
-    from pausejax.results.exchange import outdated
     from pausejax.results.folder import Folder
     from pausejax.study.document import SpecError
 
@@ -171,12 +170,25 @@ def _leave(
             folder.write(files[-1], charts[name].encode(format, *size))
     where = f"the page with all charts: {out.rstrip('/')}/{page.NAME}"
     names = [f"in {out}: {', '.join(files)}"] if files else []
-    if old := outdated(Folder(directory), folder):
-        names.append(f"in {out}, older than the result: {', '.join(old)}")
-    return [*([partial] if partial else []), *names, *omitted, where]
+    older = older_charts(directory, out)
+    return [*([partial] if partial else []), *names, *older, *omitted, where]
 
 
-def _tell(lines: "Sequence[str]", options: argparse.Namespace) -> None:
+def older_charts(directory: str, out: str = "") -> list[str]:
+    """Returns lines that name the pages and charts in both folders that are older than a result.
+
+    Args:
+      directory: the folder of the result.
+      out: another folder with charts of the result.
+    """
+    from pausejax.results.exchange import outdated
+    from pausejax.results.folder import Folder
+
+    found = {place: outdated(Folder(directory), Folder(place)) for place in (directory, out or directory)}
+    return [f"in {place}, older than the result: {', '.join(old)}" for place, old in found.items() if old]
+
+
+def tell(lines: "Sequence[str]", options: argparse.Namespace) -> None:
     if not options.quiet:
         console = common.console()
         for line in lines:

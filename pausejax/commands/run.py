@@ -100,7 +100,9 @@ def run(options: argparse.Namespace) -> None:
     took = time.monotonic() - begun
     if not options.quiet:
         _say(outcome, plan, folder.path(RESULT), options.out, took)
-    if not outcome.missing and not options.no_report:
+    if not outcome.missing and options.no_report:
+        report.tell(report.older_charts(options.out), options)
+    elif not outcome.missing:
         report.write_report(options.out, options, ("png",))
     if tracker and not outcome.missing:
         with store.reporting(alone=True):

@@ -39,8 +39,10 @@ class Mechanism(NamedTuple):
     leakage: Callable[[np.ndarray, int], Leakage]
     """Function that runs on the host and computes the leakage.
 
-    Its arguments are numbers of releases, int [..., T], and d, the length of an upload. The mechanism's
-    hyper-parameters are float32 [..., 1] in this call. ε must not decrease as releases increase.
+    Its arguments are numbers of releases, int [..., T], and d, the length of an upload. ε must not decrease
+    as releases increase. A user's function is called for each run, with releases [T] and hyper-parameters
+    that are numbers. The package's functions are called for many runs, with hyper-parameters float32
+    [..., 1].
     """
     server: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
     """Function that protects the mean upload on the server.

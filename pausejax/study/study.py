@@ -108,9 +108,9 @@ class Study:
         # differs between processes.
         sources = tuple(sorted(name for name, by in self.words.readers.items() if "dataset" in by))
         metrics = {
-            name: metric._replace(scaled_by=(*metric.scaled_by, *sources))
-            if "dataset" in metric.scaled_by
-            else metric
+            name: metric._replace(
+                name=name, scaled_by=(*metric.scaled_by, *(sources if "dataset" in metric.scaled_by else ()))
+            )
             for name, metric in outputs.metrics.items()
         }
         within = outputs.compare_within

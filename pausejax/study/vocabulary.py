@@ -229,11 +229,14 @@ def make(
     aliases: dict[str, str] = {}
     for name, parameter in by_section.items():
         for spelling in parameter.spellings:
-            if aliases.setdefault(spelling, name) != name or spelling in by_section:
-                place = origin[name].where if name in origin else name
-                raise PartError(
-                    f"{place}: {name}: another parameter has the symbol {spelling}. Choose another symbol"
-                )
+            holder = aliases.setdefault(spelling, name)
+            if holder != name or spelling in by_section:
+                both = (name, holder if holder != name else spelling)
+                # The user can change a part of their own.
+                named = next((one for one in both if one in origin and origin[one].outside), name)
+                where = origin[named].where if named in origin else named
+                problem = f"another parameter has the symbol {spelling}. Choose another name or symbol"
+                raise PartError(f"{where}: {named}: {problem}")
     # A spec with first.width stays valid if the study no longer uses `second`, which also has a `width`.
     sections = {parameter.section for parameter in by_section.values()}
     single = {name: found[0] for name, found in sharing.items() if len(found) == 1}

@@ -1,6 +1,7 @@
 """Mechanisms, budgets that end, robust aggregation and late clients in whole studies."""
 
 import itertools
+import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -271,6 +272,29 @@ def test_a_trusted_server_adds_its_noise_to_a_mean_of_everything(options, messag
         pausejax.simulate(
             policies=["random"], mechanism="central_gaussian", **(SMALL | {"dataset": "digits"} | options)
         )
+
+
+def test_the_leakage_of_a_mechanism_of_ones_own_is_that_of_each_run(own_parts):
+    """Its functions need not broadcast over runs."""
+
+    @parts.mechanism
+    def fading(*, first_budget: float = 0.5):
+        spent = np.cumsum(first_budget * math.exp(-first_budget) * 0.9 ** np.arange(50))
+        return privacy.Mechanism(
+            lambda key, update, number: update,
+            lambda n, d: privacy.Leakage(spent[n - 1] * (n > 0), spent[n - 1] * (n > 0) * d),
+        )
+
+    study = {"mode": "bandit", "rounds": 6, "num_clients": 4, "clients_per_round": 2, "seeds": 2}
+    study |= {"mechanism": "fading", "first_budget": [0.5, 2.0]}
+    result = pausejax.simulate("random", **study)
+    for run in range(4):
+        one = result.isel(run=run)
+        each = np.float32(one["first_budget"]) * math.exp(-one["first_budget"]) * 0.9 ** np.arange(50)
+        most = one["releases"].values.max()
+        np.testing.assert_allclose(one["max_leakage"].values[-1], each[:most].sum(), rtol=1e-5)
+    stopped = pausejax.simulate("random", **study, stop_at_epsilon=0.7)
+    assert (stopped["max_leakage"].max("round") <= 0.7).all()
 
 
 @pytest.mark.parametrize(

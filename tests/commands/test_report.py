@@ -90,7 +90,9 @@ def test_charts_of_an_earlier_result_are_named(study, tmp_path, capsys):
 
     shutil.copy2(study / "old.png", tmp_path)  # with its time
     assert cli.main(["report", str(study), "--out", str(tmp_path)]) == cli.OK
-    assert f"in {tmp_path}, older than the result: old.png" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"in {study}, older than the result: old.png, " in said
+    assert f"in {tmp_path}, older than the result: old.png" in said
 
     class Keeping(tracking.Tracker):
         def attach(self, files):

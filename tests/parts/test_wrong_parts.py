@@ -114,7 +114,7 @@ def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("symbol='γ'", "y: another parameter has the symbol γ"),
+        ("symbol='γ'", "policy mine: y: another parameter has the symbol γ"),
         ("section='policy'", "y: 'policy' is a key of every study, no section"),
     ],
 )
@@ -332,7 +332,7 @@ def test_a_symbol_that_is_taken_concerns_only_studies_that_use_the_part(tmp_path
     (tmp_path / "mine.py").write_text(f"import pausejax\n@pausejax.policy\ndef mine(*, {argument}): ...")
     document = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": [{"name": "pause", "γ": 2}]}
     assert kinds.parse(document).policies[0].axes == {"privacy_weight": (2.0,)}
-    with pytest.raises(ValueError, match="another parameter has the symbol"):
+    with pytest.raises(ValueError, match=r"policy mine: \w+: another parameter has the symbol"):
         kinds.parse({**document, "policy": [{"name": "mine"}]})
 
 

@@ -98,6 +98,15 @@ def test_a_result_that_says_no_units_gets_them_from_the_register(tmp_path):
     assert kinds.with_units(said)["deadline"].attrs["units"] == "h"
 
 
+def test_metrics_without_a_label_are_called_by_their_names():
+    """As on the axes of a search's charts."""
+    for mode in ("bandit", "ensemble"):
+        policy = [{"name": {"bandit": "random", "ensemble": "efl_fg"}[mode]}]
+        study = kinds.parse({"mode": mode, "rounds": 2, "policy": policy})
+        labels = [metric.short_label for metric in study.outputs.metrics.values()]
+        assert all(label.partition("(")[0].strip() for label in labels)
+
+
 def test_parts_that_a_study_does_not_use_do_not_change_its_charts(tmp_path, own_parts):
     """They may have a parameter of the same name with another type and unit."""
 
