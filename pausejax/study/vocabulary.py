@@ -233,10 +233,10 @@ def make(
             if holder != name or spelling in by_section:
                 both = (name, holder if holder != name else spelling)
                 # The user can change a part of their own.
-                named = next((one for one in both if one in origin and origin[one].outside), name)
-                where = origin[named].where if named in origin else named
+                blamed = next((one for one in both if one in origin and origin[one].outside), name)
+                where = origin[blamed].where if blamed in origin else blamed
                 problem = f"another parameter has the symbol {spelling}. Choose another name or symbol"
-                raise PartError(f"{where}: {named}: {problem}")
+                raise PartError(f"{where}: {blamed}: {problem}")
     # A spec with first.width stays valid if the study no longer uses `second`, which also has a `width`.
     sections = {parameter.section for parameter in by_section.values()}
     single = {name: found[0] for name, found in sharing.items() if len(found) == 1}
