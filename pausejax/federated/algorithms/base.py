@@ -79,7 +79,7 @@ class Algorithm(NamedTuple):
     start: Callable[[Params, State, State], Params] = global_model
     """Function from the global model, the server's state and a client's state to the parameters from which
     the client starts. The evaluated model is the start of a client with the mean state of all clients that
-    have trained."""
+    have trained. Integers, booleans and keys are those of the trained client with the largest data share."""
     gradient: Callable[[Params, Local], Params] = unchanged
     """Function from a minibatch's gradient and the client to the gradient for the local optimizer."""
     upload: Callable[[Local], tuple[Any, State]] = difference
