@@ -28,7 +28,7 @@ def check(say: Say, study: Study) -> None:
             say(key, value, 'not allowed with mode = "ensemble". Only studies of client selection read it')
     if study.rounds % study.eval_every:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
-    refuse_names(study, VARIABLES.keys() | METRICS.keys())
+    refuse_names(study, VARIABLES.keys() | METRICS.keys() | {"model", "rounds_played"})
     num_clients = max(values_of(study, "num_clients"))
     if reads_too_many_rows(study.rounds, num_clients):
         say("rounds", study.rounds, f"times {num_clients} clients must be < 2^31")

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+from pausejax.parts import CATEGORIES
 from pausejax.study.axes import points, restricted
 from pausejax.study.document import SpecError
 from pausejax.study.study import Study
@@ -23,7 +24,7 @@ def check(say: Say, study: Study) -> None:
 
 
 def refuse_names(study: Study, taken: Set[str]) -> None:
-    """Checks that no parameter of a user's part has the name of a variable or metric of results.
+    """Checks that no parameter of a user's part in use has the name of a variable or metric of results.
 
     Args:
       study: the study.
@@ -32,9 +33,12 @@ def refuse_names(study: Study, taken: Set[str]) -> None:
     Raises:
       SpecError: a parameter has such a name.
     """
-    for category in (study.kind.policy_category, *study.kind.categories):
-        for part in study.parts.of(category).values():
-            for parameter in part.parameters.values() if part.outside else ():
+    used = {category: values_of(study, CATEGORIES[category].key) for category in study.kind.categories}
+    used[study.kind.policy_category] = [policy.algorithm for policy in study.policies]
+    for category, names in used.items():
+        known = study.parts.of(category)
+        for part in (known[name] for name in names if name in known and known[name].outside):
+            for parameter in part.parameters.values():
                 for name in taken & {parameter.name, *parameter.spellings}:
                     way_out = "results have a variable or metric of this name. Rename the parameter"
                     raise SpecError([f"{part.where}: {name}: {way_out}"])

@@ -174,7 +174,8 @@ def make(
                 continue
             for name, parameter in part.parameters.items():
                 other = own.get(name) or added.get(name)
-                if unused and not other and _spelled(own | added) & {name, *parameter.spellings}:
+                reserved = _spelled(own | added) | RESERVED | study.keys()
+                if unused and not other and reserved & {name, *parameter.spellings}:
                     continue  # only a study that uses the part is refused
                 if other and not other.agrees_with(parameter):
                     first = origin.get(name)

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+import pausejax
 from pausejax import kinds
 from pausejax.commands import main as cli
 
@@ -109,6 +110,24 @@ def test_policies_before_compute(tmp_path, capsys, code, message):
 def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, message):
     code = f"@pausejax.policy\ndef mine(*, {name}: float = 0.5): ..."
     refused(tmp_path, capsys, f"{name}: {message}", code)
+
+
+@pytest.mark.parametrize("name", ["cost", "mse", "model", "rounds_played"])
+def test_a_parameter_of_an_ensemble_policy_may_take_no_name_of_a_result(own_parts, name):
+    exec(f"@pausejax.parts.ensemble_policy\ndef own(*, {name}: float = 0.5): ...", {"pausejax": pausejax})
+    study = {"mode": "ensemble", "rounds": 2}
+    with pytest.raises(ValueError, match=f"own: {name}: results have a variable or metric of this name"):
+        kinds.parse({**study, "policy": [{"name": "own"}]})
+    assert kinds.parse({**study, "policy": [{"name": "efl_fg"}]})
+
+
+@pytest.mark.parametrize("name", ["mean", "eval_round", "mean_latency"])
+def test_a_part_that_is_not_used_refuses_no_study(own_parts, name):
+    exec(f"@pausejax.policy\ndef own(*, {name}: float = 0.5): ...", {"pausejax": pausejax})
+    document = {"mode": "bandit", "rounds": 2}
+    assert kinds.parse({**document, "policy": [{"name": "random"}]})
+    with pytest.raises(ValueError, match=f"own: {name}: "):
+        kinds.parse({**document, "policy": [{"name": "own"}]})
 
 
 @pytest.mark.parametrize(
