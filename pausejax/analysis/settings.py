@@ -42,8 +42,8 @@ def refuse_joined(result: xr.Dataset) -> None:
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
     lengths, or runs of one label that differ in the policy, in a parameter that is no axis, in a file or in
-    the user's code. The rates of ensembles follow from the data set, which may be an axis. Files and code may
-    follow from an axis of words or booleans.
+    the user's code. The rates of ensembles may follow from the number of rounds, which axes change. Files and
+    code may follow from an axis of words or booleans.
 
     Raises:
       ValueError: runs have different values of `study`, or runs of one policy differ in a parameter, in
@@ -58,20 +58,21 @@ def refuse_joined(result: xr.Dataset) -> None:
     others = {*parameters_in(result), "algorithm", "sources"}.difference(("policy", *axes)).intersection(
         map(str, result.coords)
     )
-    follows = dict.fromkeys(_RATES, axes) if result.attrs.get("kind") == "ensemble" else {}
-    follows["sources"] = tuple(axis for axis in axes if result[axis].dtype.kind not in "iuf")
+    words = [axis for axis in axes if result[axis].dtype.kind not in "iuf"]
     for name in sorted(others):
-        setting = ("policy", *follows.get(name, ()))
         values = result[name].values
         if not values.size or (values == values[0]).all():
             continue
-        owner, first = group_by(result, setting)
-        start = group_by(result, (*setting, name))[1]
-        start = start[has(result, name)[start]]
-        numbers = np.bincount(owner[start], minlength=len(first))
+        column = column_of(result, name)
+        owner, first = group_by(result, ("policy", *(words if name == "sources" else ())))
+        numbers = column.groupby(owner).nunique()
+        if (numbers > 1).any() and name in _RATES and result.attrs.get("kind") == "ensemble":
+            # A study that sets no rate has the default of its number of rounds.
+            default = np.maximum(result["rounds_played"], 2 if name == "exploration_rate" else 1) ** -0.5
+            numbers = column.mask(np.isclose(column, default, rtol=1e-9), 0.0).groupby(owner).nunique()
         if (numbers > 1).any():
-            twice = int(np.argmax(numbers))
-            seen = ", ".join(str(values[run]) for run in start[owner[start] == twice])
+            twice = int(numbers.idxmax())
+            seen = ", ".join(map(str, column[owner == twice].dropna().unique()))
             raise ValueError(
                 f"result: runs of the policy {str(result['policy'].values[first[twice]])!r} differ in {name} "
                 f"({seen}), which is no axis of this result. "

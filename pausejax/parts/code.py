@@ -3,7 +3,6 @@
 import contextlib
 import dis
 import importlib.util
-import re
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,9 @@ from itertools import accumulate
 from typing import Any
 
 from pausejax.parts.origin import is_foreign, is_foreign_spec
+
+EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
+"""Names of functions that evaluate a text, such as `table.query("speed > @LIMIT")`."""
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -61,9 +63,6 @@ def globals_of(code: types.CodeType) -> Iterator[str]:
     for step in dis.get_instructions(code):
         if step.opname.startswith("LOAD_") and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
             yield step.argval
-    evaluates = {"eval", "evaluate", "exec", "query", "sql"}.intersection(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from globals_of(constant)
-        elif isinstance(constant, str) and evaluates:  # such as `table.query("speed > @LIMIT")`
-            yield from re.findall(r"\w+", constant)

@@ -8,18 +8,20 @@ import copy
 import functools
 import hashlib
 import inspect
+import re
 import types
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pausejax.parts.code import globals_of, imports_of
+from pausejax.parts.code import EVALUATORS, globals_of, imports_of
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
     PLAIN,
     attributes,
+    attributes_read,
     beside,
     beside_wrapped,
     closed_over,
@@ -58,6 +60,11 @@ class Content:
         """Whether a set holds an object that had no number yet."""
         self.read: set[str] = set()
         """Names that the code of the added functions reads."""
+        self._evaluates = bool(self.names & EVALUATORS)
+        self._texts = frozenset(last.words if last else ())
+        """Words of the texts that the code may evaluate. They may be names of global variables."""
+        self.words: set[str] = set()
+        """Words of the added texts, if the code evaluates texts."""
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
@@ -65,6 +72,13 @@ class Content:
         """The place in `_open` of the first object that the current one reaches."""
         self._done: dict[int, str] = {}
         self._alive: list[Any] = last._alive if last else []
+
+    def is_complete(self) -> bool:
+        """Returns whether the last `Content` knew all that the added values read.
+
+        What they read may be code that reads more. A member of a set may stand in a list after the set.
+        """
+        return self.read == self.names and self.words == self._texts and not self.unordered
 
     def _put(self, *words: Any) -> None:
         for word in words:
@@ -80,6 +94,8 @@ class Content:
         if type(value) in PLAIN:
             # Python refuses to write more than 4,300 decimal digits.
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
+            if self._evaluates and type(value) is str:
+                self.words.update(re.findall(r"\w+", value))
             return
         key = id(value)
         if has_identity(value):
@@ -128,7 +144,7 @@ class Content:
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
             if not is_named_by_library(value):
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                found = {key: one for key, one in vars(value).items() if is_content(key, one)}
+                found = {key: one for key, one in vars(value).items() if is_content(value, key, self.names)}
                 self._put(*found)  # code may read them in their order
                 self._add_all(found, name)
                 self.add(pytree_functions(value), name)
@@ -188,10 +204,11 @@ class Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
-            self._add_all(attributes(function, "__"), name)
+            self._add_all(attributes(function, "__") | attributes_read(function, self.names), name)
             for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
-            for key in sorted(function.__globals__.keys() & set(globals_of(code)) - {"__name__"}):
+            read = self._texts.union(globals_of(code)) - {"__name__"}
+            for key in sorted(function.__globals__.keys() & read):
                 self._put(key)
                 self.add(function.__globals__[key], key)
         for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -214,8 +231,12 @@ class Content:
         # JAX computes with a weakly typed array in the type of the other operand.
         weak = ["weak"] if getattr(array, "weak_type", False) is True else []
         self._put("array", library_of(type(array)), array.dtype, found.shape, *weak)
-        if found.dtype.hasobject or found.dtype.kind == "T":  # such as words, which are elsewhere in memory
+        if found.dtype.names:  # between the fields may be unused memory
+            self._add_all({key: found[key] for key in found.dtype.names}, name)
+        elif found.dtype.hasobject or found.dtype.kind == "T":  # such as words, which are elsewhere in memory
             self.add(found.ravel().tolist(), name)
+        elif found.dtype.char in "gG":  # a number of 10 bytes in 16
+            self.add([repr(one) for one in found.ravel()], name)
         else:
             self._put(found.tobytes())
 

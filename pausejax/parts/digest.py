@@ -44,10 +44,7 @@ def digest_of_made(value: Any) -> str:
 def _digest_of(add: Callable[[Content], None]) -> str:
     content = Content()
     add(content)
-    while content.read != content.names:  # what the code reads from packages may be code that reads more
-        content = Content(content)
-        add(content)
-    if content.unordered:  # the object may stand in a list that came after the set
+    while not content.is_complete():
         content = Content(content)
         add(content)
     return content.found.hexdigest()

@@ -34,6 +34,9 @@ _DESCRIBING = frozenset(
 """Attributes of a class that do not change what the class does. Python adds some of them while a class is
 used."""
 
+_READABLE = ("__doc__", "__annotations__")
+"""Those that code reads as data. They are content only if it does."""
+
 # Libraries hold such generators, for example in `scipy.stats.norm`.
 _OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
 _NOTED = {"numpy": ("_ufunc",), "pydantic": ("_default_factory_takes_validated_data", "cls_ref")}
@@ -80,13 +83,34 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
     return found
 
 
-def is_content(key: str, value: Any) -> bool:
-    """Returns whether an attribute of a class says what the class does."""
+def is_content(kind: type, key: str, names: frozenset[str]) -> bool:
+    """Returns whether an attribute of a class says what the class does.
+
+    Args:
+      kind: any class.
+      key: the name of one of its attributes.
+      names: the names that the code reads.
+    """
+    value = vars(kind)[key]
+    if key == "__init__" and any(vars(base).get(key) is value for base in kind.__mro__[1:]):
+        return False  # Python gives it to a class of a protocol when it makes the first object
     # The code that attrs writes contains a hash, which differs in each process.
     if key == "__hash__" and hasattr(value, "__code__"):
         return not value.__code__.co_filename.startswith("<attrs generated")
     written = key in ("__pydantic_fields__", "__pydantic_decorators__", "__pydantic_config__")
-    return key not in _DESCRIBING and (written or not key.startswith("__pydantic_"))
+    described = key in _DESCRIBING and not (key in _READABLE and key in names)
+    return not described and (written or not key.startswith("__pydantic_"))
+
+
+def attributes_read(function: types.FunctionType, names: frozenset[str]) -> dict[str, Any]:
+    """Returns the attributes with `__` that describe a function, if the code reads them.
+
+    Args:
+      function: any function.
+      names: the names that the code reads.
+    """
+    own = vars(function).keys() | {"__name__", "__qualname__", *_READABLE}
+    return {key: getattr(function, key) for key in own & names if key.startswith("__")}
 
 
 def pytree_functions(kind: type) -> tuple[Any, ...]:

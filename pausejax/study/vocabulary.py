@@ -168,14 +168,16 @@ def make(
     sharing: dict[str, list[Part]] = {}
     of_category = {**named, policies: parts.of(policies)}
     everything = [(category, part) for category, found in of_category.items() for part in found.values()]
+    keys = RESERVED | study.keys()
+    reserved = keys | {parameter.section for parameter in own.values()}
     for unused in (False, True):
         for category, part in everything:
             if unused != (part.outside and part.name not in mentioned):
                 continue
             for name, parameter in part.parameters.items():
                 other = own.get(name) or added.get(name)
-                reserved = _spelled(own | added) | RESERVED | study.keys()
-                if unused and not other and reserved & {name, *parameter.spellings}:
+                overlap = (reserved | _spelled(own | added)) & {name, *parameter.spellings}
+                if unused and not other and (overlap or parameter.section in keys):
                     continue  # only a study that uses the part is refused
                 if other and not other.agrees_with(parameter):
                     first = origin.get(name)
@@ -188,10 +190,9 @@ def make(
                         clashes.setdefault(name, [first]).append(part)
                     else:  # no part reads the other parameter
                         added[name], origin[name] = parameter, part
-                sections = {parameter.section for parameter in own.values()}
-                if name in study or name in RESERVED | sections:
+                if name in reserved:
                     raise PartError(f"{part.where}: {name}: every study has this key. Rename the parameter")
-                if parameter.section in RESERVED or parameter.section in study:
+                if parameter.section in keys:
                     raise PartError(
                         f"{part.where}: {name}: {parameter.section!r} is a key of every study, no section. "
                         "Choose another section"
@@ -253,8 +254,7 @@ def make(
 
 
 def _with_own(parts: Layer, names: Set[str]) -> Layer:
-    """Returns a layer in which the parameters `names` of each part have a name of their own, such as
-    first.width."""
+    """Returns a layer in which each part has a name of its own for the parameters `names`: first.width."""
     found = Layer(parts, parts.sources)
     for category in CATEGORIES:
         for part in parts.of(category).values():

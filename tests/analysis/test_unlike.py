@@ -212,16 +212,21 @@ def test_regrets_under_unlike_clocks_are_not_compared():
         analysis.best(result, "cumulative_pseudo_regret")
 
 
-def test_a_parameter_may_follow_from_an_axis():
-    """The rates of ensembles follow from the length of a data set."""
+def test_the_rates_of_ensembles_follow_from_the_number_of_rounds():
+    """If the study does not set them. Numbers that users gave must be equal."""
     rows = [{"policy": "p", "seed": seed, "gamma": gamma} for gamma in (1.0, 2.0) for seed in (0, 1)]
     result = runs_of(rows).assign_coords(learning_rate=("run", [0.1, 0.1, 0.2, 0.2]))
+    result = result.assign_coords(rounds_played=("run", [100, 100, 25, 25]))
     known = json.loads(result.attrs["parameters"])
     result = result.assign_attrs(parameters=json.dumps({**known, "learning_rate": [[], ""]}), kind="ensemble")
     assert len(settings.runs_table(result)) == 4
     other = result.assign_coords(learning_rate=("run", [0.1, 0.1, 0.2, 0.3]))
-    with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.2, 0.3\), which is no axis"):
+    with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.1, 0.2, 0.3\), which is no axis"):
         settings.runs_table(other)
+    given = result.assign_coords(learning_rate=("run", [0.1, 0.1, 0.9, 0.9]))
+    with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.1, 0.9\), which is no axis"):
+        settings.runs_table(given)
+    assert len(settings.runs_table(result.assign_coords(learning_rate=("run", [0.1] * 4)))) == 4
     with pytest.raises(ValueError, match=r"'p' differ in learning_rate \(0.1, 0.2\), which is no axis"):
         settings.runs_table(result.assign_attrs(kind="clients"))
 

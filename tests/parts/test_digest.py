@@ -243,6 +243,19 @@ CHANGES = {
         "import pandas as pd\nC = pd.DataFrame(dict(a=[1.0, 2.0, 3.0]))\nLIMIT = {v}",
         "len(C.query('a > @LIMIT'))",
     ),
+    "a constant in a query that stands elsewhere": (
+        "import pandas as pd\nB = pd.DataFrame(dict(a=[1.0, 2.0, 3.0]))\nLIMIT = {v}\n"
+        "FAST = ['a > ', '@LIMIT']\ndef C():\n    return B.query(''.join(FAST))",
+        "len(C())",
+    ),
+    "the name of a function": (
+        "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
+        "dict(low=1, high=2)[C.__name__]",
+    ),
+    "the type of an attribute": (
+        "class C:\n    at: [int, float][{v} - 1]",
+        "C.__annotations__['at'](2.5)",
+    ),
     "a constant in text that is evaluated": ("C = {v}", "eval('C * 2')"),
     "a class of attrs": (
         "import attrs\n@attrs.frozen\nclass B:\n    at: float = 1.0\nC = B({v}.0)",
@@ -611,6 +624,34 @@ def test_what_only_the_process_knows_does_not_count(monkeypatch):
     monkeypatch.setenv("A_VARIABLE_OF_THE_TESTS", "1")
     collections.abc.Hashable.register(type("Registered", (), {}))
     assert digest_of(part) == found
+
+
+def test_the_first_object_of_a_class_with_a_protocol_changes_nothing():
+    """Python writes a method into the class when it makes the first object."""
+    made = (
+        "class A(typing.Protocol):\n    def of(self): ...\nclass B(A):\n    def of(self):\n        return 1\n"
+        "class C:\n    made = B\n"
+    )
+    part = define(f"{BEFORE}{made}{QUANTITY.format(reads='C.made().of()')}")
+    found = digest_of(part)
+    part.function.__globals__["C"].made()
+    assert digest_of(part) == found
+
+
+@pytest.mark.parametrize(
+    "kind", [np.longdouble, np.dtype([("a", "i1"), ("b", "f8")], align=True)], ids=["long", "aligned"]
+)
+def test_unused_memory_between_numbers_does_not_count(kind):
+    noise = np.frombuffer(bytearray(range(np.dtype(kind).itemsize * 3)), kind)
+    part = define(BEFORE + "C = None\n" + QUANTITY.format(reads="C[0]"))
+    found = set()
+    for array in (np.zeros(3, kind), noise):
+        array[:] = 1
+        part.function.__globals__["C"] = array
+        found.add(digest_of(part))
+    assert len(found) == 1
+    array[1] = 2
+    assert digest_of(part) not in found
 
 
 def test_the_name_of_the_script_does_not_count():

@@ -121,7 +121,7 @@ def test_a_parameter_of_an_ensemble_policy_may_take_no_name_of_a_result(own_part
     assert kinds.parse({**study, "policy": [{"name": "efl_fg"}]})
 
 
-@pytest.mark.parametrize("name", ["mean", "eval_round", "mean_latency"])
+@pytest.mark.parametrize("name", ["mean", "eval_round", "mean_latency", "reward"])
 def test_a_part_that_is_not_used_refuses_no_study(own_parts, name):
     exec(f"@pausejax.policy\ndef own(*, {name}: float = 0.5): ...", {"pausejax": pausejax})
     document = {"mode": "bandit", "rounds": 2}
