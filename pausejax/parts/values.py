@@ -10,6 +10,7 @@ import os
 import random
 import sys
 import types
+import typing
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -36,6 +37,9 @@ used."""
 
 _READABLE = ("__doc__", "__annotations__")
 """Those that code reads as data. They are content only if it does."""
+
+_OF_PROTOCOL = getattr(typing, "_no_init_or_replace_init", None)
+"""The method `__init__` of classes of a protocol, which Python replaces."""
 
 # Libraries hold such generators, for example in `scipy.stats.norm`.
 _OF_PROCESS = (random._inst, np.random.mtrand._rand, os.environ, os.environb)
@@ -92,8 +96,10 @@ def is_content(kind: type, key: str, names: frozenset[str]) -> bool:
       names: the names that the code reads.
     """
     value = vars(kind)[key]
-    if key == "__init__" and any(vars(base).get(key) is value for base in kind.__mro__[1:]):
-        return False  # Python gives it to a class of a protocol when it makes the first object
+    if key == "__init__":
+        # Python gives a class of a protocol the inherited method when it makes the first object.
+        inherited = (vars(base)[key] for base in kind.__mro__[1:] if key in vars(base))
+        return value is not next(one for one in inherited if one is not _OF_PROTOCOL)
     # The code that attrs writes contains a hash, which differs in each process.
     if key == "__hash__" and hasattr(value, "__code__"):
         return not value.__code__.co_filename.startswith("<attrs generated")

@@ -252,6 +252,12 @@ CHANGES = {
         "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
         "dict(low=1, high=2)[C.__name__]",
     ),
+    "the initializer of one of two bases": (
+        "class A:\n    def __init__(self):\n        self.at = 1\n"
+        "class B:\n    def __init__(self):\n        self.at = 2\n"
+        "class C(A, B):\n    pass\nif {v} == 2:\n    C.__init__ = B.__init__",
+        "C().at",
+    ),
     "the type of an attribute": (
         "class C:\n    at: [int, float][{v} - 1]",
         "C.__annotations__['at'](2.5)",
