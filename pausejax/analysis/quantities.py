@@ -7,7 +7,7 @@ its attributes. So the result of a study with a user's parts can be read without
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pausejax.analysis import schema
 
@@ -101,6 +101,11 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
     for fields in table.values():
         del fields["name"]
     return json.dumps(table)
+
+
+def tables(variables: Mapping[str, Variable], metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """Returns the variables and metrics of a study by name, for comparison with those of another study."""
+    return {**variables, "metrics": json.loads(as_json(metrics))}
 
 
 def format_number(value: float, form: str) -> str:

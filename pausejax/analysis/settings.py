@@ -41,9 +41,9 @@ def refuse_joined(result: xr.Dataset) -> None:
     """Checks that all runs have one value of `study`, and that runs of a policy differ only in seed and axes.
 
     A user may join the results of several studies. Means and differences would then mix studies of unlike
-    lengths, or runs of one label that differ in the policy, in a parameter that is no axis, in a file or in
-    the user's code. The rates of ensembles may follow from the number of rounds, which axes change. Files and
-    code may follow from an axis of words or booleans.
+    lengths or metrics, or runs of one label that differ in the policy, in a parameter that is no axis, in a
+    file or in the user's code. The rates of ensembles may follow from the number of rounds, which axes
+    change. Files and code may follow from an axis of words or booleans.
 
     Raises:
       ValueError: runs have different values of `study`, or runs of one policy differ in a parameter, in
@@ -51,8 +51,8 @@ def refuse_joined(result: xr.Dataset) -> None:
     """
     if "study" in result.coords and len(set(result["study"].values.tolist())) > 1:
         raise ValueError(
-            "result: holds runs of studies that differ in mode, rounds, eval_every or stop_at_latency. Such "
-            "studies can't be joined. Simulate all runs in one study"
+            "result: holds runs of studies that differ in mode, rounds, eval_every, stop_at_latency, or in "
+            "their variables or metrics. Such studies can't be joined. Simulate all runs in one study"
         )
     axes = axes_of(result)
     others = {*parameters_in(result), "algorithm", "sources"}.difference(("policy", *axes)).intersection(

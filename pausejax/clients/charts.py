@@ -1,14 +1,14 @@
 """Draws the charts of client selection: leakage, regrets, accuracy, participation."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
 from pausejax.analysis.mean_curves import Samples, samples, smooth, without_diverged
-from pausejax.analysis.quantities import Metric, objectives_in
+from pausejax.analysis.quantities import Metric
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import has, values_of
 from pausejax.clients.variables import METRICS
@@ -42,9 +42,10 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     """
     known = metrics_of(result)
     found = []
-    measured = known.get(objectives_in(result)[0])
-    if measured and measured.variable in result and result[measured.variable].dims[1:] == ("eval",):
-        found += [curves(grid, measured, against, smoothing=smoothing) for against in clocks_of(result)]
+    tests = [one for one in known.values() if one.label and result[one.variable].dims == ("run", "eval")]
+    for metric in tests:
+        of_task = _of_lines(grid, _evaluated_by(metric, tests))
+        found += [curves(of_task, metric, against, smoothing=smoothing) for against in clocks_of(result)]
     leakage = known["max_leakage"]
     y = Axis(leakage.axis_label, zero=True)
     found += [curves(grid, leakage, against, y=y, levels=_budget) for against in clocks_of(result)]
@@ -91,6 +92,18 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
     ]
     panels = tuple(cell for cell in cells if cell.lines)
     return grid._replace(panels=panels, columns=max(min(grid.columns, len(panels)), 1))
+
+
+def _evaluated_by(metric: Metric, tests: Sequence[Metric]) -> Callable[[xr.Dataset], bool]:
+    """Returns whether runs belong into the chart of a task's metric: they have no value of another task's."""
+
+    def has_value(runs: xr.Dataset, one: Metric) -> bool:
+        return not np.isnan(runs[one.variable].values).all()
+
+    def belong(runs: xr.Dataset) -> bool:
+        return has_value(runs, metric) or not any(has_value(runs, one) for one in tests)
+
+    return belong
 
 
 def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:

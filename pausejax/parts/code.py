@@ -1,18 +1,52 @@
-"""Finds what the code of a function reads: global names, and modules that it imports when it is called."""
+"""Finds what the code of a function reads: global names, also in texts, and modules that it imports later."""
 
+import ast
 import contextlib
 import dis
 import importlib.util
+import itertools
+import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from pausejax.parts.origin import is_foreign, is_foreign_spec
 
-EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
+_EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
 """Names of functions that evaluate a text, such as `table.query("speed > @LIMIT")`."""
+
+
+def evaluators_of(code: types.CodeType) -> Iterator[str]:
+    """Yields the names of functions that evaluate texts and that a code object reads.
+
+    A global name ends with "()". A method that is called without arguments, such as `module.eval()`, does
+    not evaluate a text.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+    for step, after in itertools.pairwise(steps):
+        if step.argval in _EVALUATORS and step.opname.startswith("LOAD_"):
+            if "GLOBAL" in step.opname or step.opname == "LOAD_NAME":
+                yield f"{step.argval}()"
+            elif not (after.opname in ("PRECALL", "CALL") and after.arg == 0):
+                yield step.argval
+
+
+def names_in(text: str, evaluators: Set[str]) -> set[str]:
+    """Returns the names that a text reads if the functions `evaluators` evaluate it.
+
+    They are the names of a Python expression, `@LIMIT` in a query of pandas, and all words of a query of SQL.
+    A text that is a single name counts only for Python's `eval` and `exec`.
+    """
+    if not evaluators:
+        return set()
+    names = set(re.findall(r"@(\w+)", text))
+    if re.match(r"\s*(select|with|from)\s", text, re.IGNORECASE):
+        names.update(re.findall(r"\w+", text))
+    if not text.strip().isidentifier() or evaluators & {"eval()", "exec()"}:
+        with contextlib.suppress(Exception):  # the text is no code
+            names.update(one.id for one in ast.walk(ast.parse(text.strip())) if isinstance(one, ast.Name))
+    return names
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -35,7 +69,7 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
             if _is_own(path.partition(".")[0]):
                 module = importlib.import_module(path)
                 if not names:  # the code reads `a.b` by way of `a`
-                    yield from map(sys.modules.get, accumulate(path.split("."), "{}.{}".format))
+                    yield from map(sys.modules.get, itertools.accumulate(path.split("."), "{}.{}".format))
                 yield from (_attribute(module, name) for name in names or ())
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

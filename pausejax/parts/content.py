@@ -8,14 +8,13 @@ import copy
 import functools
 import hashlib
 import inspect
-import re
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pausejax.parts.code import EVALUATORS, globals_of, imports_of
+from pausejax.parts.code import evaluators_of, globals_of, imports_of, names_in
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
@@ -42,6 +41,17 @@ class NoDigest(Exception):
     """A value has no digest; the message names the value."""
 
 
+class Read(NamedTuple):
+    """What the code of some values reads."""
+
+    names: set[str]
+    """Names of global variables, attributes and modules."""
+    evaluators: set[str]
+    """Functions that evaluate texts, as `code.evaluators_of` names them."""
+    in_texts: set[str]
+    """Names in the texts that these functions may evaluate."""
+
+
 class Content:
     """Digest of values by their content, equal in every process.
 
@@ -52,19 +62,13 @@ class Content:
     """
 
     def __init__(self, last: "Content | None" = None) -> None:
-        self.names = frozenset(last.read if last else ())
-        """Names that the code reads. Other modules of packages do not count: they may be imported later."""
+        self.known = last.read if last else Read(set(), set(), set())
+        """What the code reads. Other modules of packages do not count: they may be imported later."""
         self.numbers: dict[int, int] = {**last.numbers} if last else {}
         """The number of each object that code can tell from an equal one, by its id."""
         self.unordered = False
         """Whether a set holds an object that had no number yet."""
-        self.read: set[str] = set()
-        """Names that the code of the added functions reads."""
-        self._evaluates = bool(self.names & EVALUATORS)
-        self._texts = frozenset(last.words if last else ())
-        """Words of the texts that the code may evaluate. They may be names of global variables."""
-        self.words: set[str] = set()
-        """Words of the added texts, if the code evaluates texts."""
+        self.read: Read = Read(set(), set(), set())
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
@@ -74,11 +78,11 @@ class Content:
         self._alive: list[Any] = last._alive if last else []
 
     def is_complete(self) -> bool:
-        """Returns whether the last `Content` knew all that the added values read.
+        """Returns whether the last `Content` knew all that the code of the added values reads.
 
-        What they read may be code that reads more. A member of a set may stand in a list after the set.
+        What it reads may be code that reads more. A member of a set may stand in a list after the set.
         """
-        return self.read == self.names and self.words == self._texts and not self.unordered
+        return self.read == self.known and not self.unordered
 
     def _put(self, *words: Any) -> None:
         for word in words:
@@ -94,8 +98,8 @@ class Content:
         if type(value) in PLAIN:
             # Python refuses to write more than 4,300 decimal digits.
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
-            if self._evaluates and type(value) is str:
-                self.words.update(re.findall(r"\w+", value))
+            if type(value) is str:
+                self.read.in_texts.update(names_in(value, self.known.evaluators))
             return
         key = id(value)
         if has_identity(value):
@@ -138,18 +142,19 @@ class Content:
         elif isinstance(value, types.ModuleType):
             self._put("module", value.__name__ if is_foreign(value.__name__) else "")
             if not is_foreign(value.__name__):
-                self._add_all(contents_of(value, self.names), name)
+                self._add_all(contents_of(value, self.known.names), name)
         elif isinstance(value, type):
             # A script is another module if it is imported, or executed by another process.
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
             if not is_named_by_library(value):
+                names = self.known.names
                 self.add((type(value), value.__bases__), f"{name}.__bases__")
-                found = {key: one for key, one in vars(value).items() if is_content(value, key, self.names)}
+                found = {key: one for key, one in vars(value).items() if is_content(value, key, names)}
                 self._put(*found)  # code may read them in their order
                 self._add_all(found, name)
                 self.add(pytree_functions(value), name)
                 self._put(*sorted({self._alone(one, name) for one in registered_with(value)}))
-                if "__subclasses__" in self.names:
+                if "__subclasses__" in names:
                     self.add(type.__subclasses__(value), name)
         elif type(value) in (list, tuple):
             self._put(type(value).__name__, len(value))
@@ -204,10 +209,10 @@ class Content:
             self._add_code(code, name)
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
-            self._add_all(attributes(function, "__") | attributes_read(function, self.names), name)
+            self._add_all(attributes(function, "__") | attributes_read(function, self.known.names), name)
             for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
-            read = self._texts.union(globals_of(code)) - {"__name__"}
+            read = self.known.in_texts.union(globals_of(code)) - {"__name__"}
             for key in sorted(function.__globals__.keys() & read):
                 self._put(key)
                 self.add(function.__globals__[key], key)
@@ -222,7 +227,8 @@ class Content:
     def _add_code(self, code: types.CodeType, name: str) -> None:
         *fields, constants = (getattr(code, field) for field in CODE)
         self._put("code", *fields)
-        self.read.update(code.co_names)
+        self.read.names.update(code.co_names)
+        self.read.evaluators.update(evaluators_of(code))
         for constant in constants:
             self.add(constant, name)
 

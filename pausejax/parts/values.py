@@ -11,7 +11,7 @@ import random
 import sys
 import types
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def closed_over(library: str, name: str, value: Any) -> Any:
     return float(value) if library == "optax" and type(value) is int else value
 
 
-def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, Any]:
+def contents_of(module: types.ModuleType, names: Set[str]) -> dict[str, Any]:
     """Returns the global variables of a module of the user, without those that Python adds.
 
     Python puts each imported module of a package into the package. A lazy package, which has a function
@@ -87,7 +87,7 @@ def contents_of(module: types.ModuleType, names: frozenset[str]) -> dict[str, An
     return found
 
 
-def is_content(kind: type, key: str, names: frozenset[str]) -> bool:
+def is_content(kind: type, key: str, names: Set[str]) -> bool:
     """Returns whether an attribute of a class says what the class does.
 
     Args:
@@ -108,7 +108,7 @@ def is_content(kind: type, key: str, names: frozenset[str]) -> bool:
     return not described and (written or not key.startswith("__pydantic_"))
 
 
-def attributes_read(function: types.FunctionType, names: frozenset[str]) -> dict[str, Any]:
+def attributes_read(function: types.FunctionType, names: Set[str]) -> dict[str, Any]:
     """Returns the attributes with `__` that describe a function, if the code reads them.
 
     Args:

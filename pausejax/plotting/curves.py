@@ -185,18 +185,20 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
       learned: whether runs that diverged are left out. The caption counts these runs, and the note does not.
     """
     endless = "the line has no point where a run's value is infinite"
-    lost = "no line, because its runs diverged or have no point in common"
+    diverged, empty, apart = (
+        f"no line, because its runs {why}" for why in ("diverged", "have no value", "have no point in common")
+    )
     fewer, broken = (
         "runs without a value are left out",
         "the line has gaps, because some runs have no value at these points",
     )
-    notes: dict[str, list[str]] = {endless: [], lost: [], fewer: [], broken: []}
+    notes: dict[str, list[str]] = {why: [] for why in (endless, diverged, empty, apart, fewer, broken)}
     for line, one in drawn:
         absent = np.isnan(one.values)
-        if not absent.size or absent.any(axis=0).all():
-            notes[lost].append(line.label)
-            continue
         count = (without_diverged(line.runs) if learned else line.runs).sizes["run"]
+        if not absent.size or absent.any(axis=0).all():
+            notes[apart if len(absent) else empty if count else diverged].append(line.label)
+            continue
         later = np.flip(np.logical_or.accumulate(np.flip(~absent, axis=1), axis=1), axis=1)
         infinite, gaps = np.isinf(one.values).any(axis=1).sum(), (absent & later).any(axis=0).sum()
         for why, number, of in (

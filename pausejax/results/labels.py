@@ -15,7 +15,7 @@ import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import Provenance
-from pausejax.analysis.quantities import Variable, described
+from pausejax.analysis.quantities import Variable, described, tables
 from pausejax.analysis.settings import UNREAD
 from pausejax.devices import local_devices
 from pausejax.parts import File
@@ -33,7 +33,7 @@ _MEANINGS = {
     "algorithm": "registered name of the policy",
     "seed": "seed of the run",
     "identity": "hash of everything that the results of the run depend on",
-    "study": "hash of mode, rounds, eval_every and stop_at_latency",
+    "study": "hash of mode, rounds, eval_every, stop_at_latency, and the variables and metrics of the study",
     "sources": "hash of the run's files and parts from outside the package",
     UNREAD: "parameters that the run does not read",
     "round": "number of the round, from 1",
@@ -85,20 +85,20 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
 
     The values of the parameters that a run does not read are placeholders.
     """
-    runs, extent = plan.runs, json.dumps(plan.study.extent, sort_keys=True)
+    runs, study = plan.runs, plan.study
+    text = json.dumps([study.extent, tables(study.outputs.variables, study.outputs.metrics)], sort_keys=True)
     found: dict[str, np.ndarray] = {
         "policy": np.array([run.policy for run in runs]),
         "algorithm": np.array([run.algorithm for run in runs]),
         "seed": np.array([run.seed for run in runs], np.int64),
         "identity": np.array(plan.identities),
-        "study": np.full(len(runs), hashlib.sha256(extent.encode()).hexdigest()[:16]),
+        "study": np.full(len(runs), hashlib.sha256(text.encode()).hexdigest()[:16]),
         "sources": np.array([run.sources for run in runs]),
     }
     fillings = {float: np.nan, int: -1, bool: False, str: "", File: ""}
     read = set().union(*(run.values for run in runs))
-    names = [name for name in plan.study.words.parameters if name in read]
-    for name in names:
-        filling = fillings[plan.study.words.parameters[name].kind]
+    for name in (names := [name for name in study.words.parameters if name in read]):
+        filling = fillings[study.words.parameters[name].kind]
         found[name] = np.array([run.values.get(name, filling) for run in runs])
     # Runs that differ only in the seed share one mapping of values.
     unread = {id(run.values): " ".join(name for name in names if name not in run.values) for run in runs}

@@ -147,7 +147,9 @@ def _check_selections(result: xr.Dataset) -> None:
     for runs in run_blocks(result["selected"], result["counts"]):
         part = result.isel(run=runs)
         selected = (part["selected"].values >= 0).reshape(part.sizes["run"], -1).sum(axis=1)
-        if part["selected"].ndim != 3 or (selected != np.maximum(part["counts"].values, 0).sum(axis=1)).any():
+        counts = part["counts"].values  # NaN in a joined result, where a run has no client
+        counted = np.where(counts > 0, counts, 0).sum(axis=1)
+        if part["selected"].ndim != 3 or (selected != counted).any():
             raise ValueError(
                 "result: selected and counts must have equally many selections, but differ. Were slots or "
                 "rounds cut off? Nothing was saved"

@@ -262,6 +262,29 @@ def test_values_of_an_axis_from_two_studies_are_not_compared(tmp_path):
             pausejax.summary(xr.concat([found[0], other], "run"), ["elapsed"])
 
 
+def test_results_with_unlike_metrics_are_not_averaged():
+    """The first result's table of metrics would describe all runs, and lack the metrics of the others."""
+    study = {"mode": "bandit", "rounds": 5, "seeds": 2, "num_clients": 4, "clients_per_round": 2}
+    first = pausejax.simulate("random", **study)
+    for changed in ({"failure_probability": 0.5}, {"selection_gap": True}):
+        other = pausejax.simulate("fastest", **changed, **study)
+        with pytest.raises(ValueError, match=r"differ in .* their variables or metrics"):
+            pausejax.summary(xr.concat([first, other], "run"), ["elapsed"])
+    alike = xr.concat([first, pausejax.simulate("fastest", **study)], "run")
+    assert len(pausejax.summary(alike, ["elapsed"])) == 2
+
+
+def test_a_joined_result_with_other_numbers_of_clients_is_saved(tmp_path):
+    study = {"mode": "bandit", "rounds": 5, "seeds": 1, "clients_per_round": 2}
+    parts = [pausejax.simulate("random", num_clients=count, **study) for count in (4, 6)]
+    both = xr.concat([part.assign_attrs(axes='["num_clients"]') for part in parts], "run", join="outer")
+    pausejax.save(both, tmp_path / "both")
+    assert pausejax.open(tmp_path / "both").sizes["run"] == 2
+    cut = both.isel(slot=slice(1)) if "slot" in both.dims else both.isel(round=slice(3))
+    with pytest.raises(ValueError, match="equally many selections"):
+        pausejax.save(cut, tmp_path / "cut")
+
+
 def test_two_policies_with_one_label_are_not_averaged():
     study = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2}
     both = xr.concat(
@@ -285,9 +308,7 @@ def test_results_of_unlike_lengths_are_not_averaged():
         other = pausejax.simulate("random", seeds=[2, 3], **changed, **study)
         both = xr.concat([first, other], "run", join="outer")
         for asked in (lambda r: pausejax.summary(r, ["elapsed"]), lambda r: analysis.best(r, "elapsed")):
-            with pytest.raises(
-                ValueError, match="studies that differ in mode, rounds, eval_every or stop_at"
-            ):
+            with pytest.raises(ValueError, match="studies that differ in mode, rounds, eval_every, stop_at"):
                 asked(both)
     more = pausejax.simulate("random", rounds=5, seeds=[2, 3], **study)
     joined = analysis.mean_ci(xr.concat([first, more], "run"), "elapsed")

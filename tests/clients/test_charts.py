@@ -169,6 +169,28 @@ def test_the_chart_of_a_studys_own_quantity_shows_its_metric():
     assert panel.y.label == "harm (kg)"
 
 
+def test_each_task_has_a_chart_with_its_runs():
+    """A run has no value of another task's metric. A run that has none at all is named in each chart."""
+    absent, rising = np.full(2, np.nan), np.array([0.25, 0.5])
+    error = Metric("test_rmse", "last", False, "1", "final error", learned=True, label="rmse")
+    tables = described({"test_rmse": error, **METRICS}, ("test_rmse", "mean_latency"), "test_rmse", {})
+
+    def evaluated(rmse, accuracy):
+        numbers = {"test_rmse": rmse, "test_accuracy": accuracy}
+        found = {name: (("run", "eval"), np.tile(one, (2, 1))) for name, one in numbers.items()}
+        found["diverged_round"] = ("run", np.zeros(2))
+        whole = runs(elapsed=RAMP).assign(found).assign_coords(eval_round=("eval", [15, 30]))
+        return whole.assign_attrs(tables)
+
+    drawn = made(evaluated(rising, absent), evaluated(absent, rising), evaluated(absent, absent))
+    for name, line, y in (("test_rmse", "line 0", rising), ("test_accuracy", "line 1", 100 * rising)):
+        (panel,) = drawn[f"{name}_vs_round"].panels
+        assert [one.label for one in panel.series if one.y.size] == [line]
+        np.testing.assert_allclose(panel.series[0].y, y)
+        assert panel.note == "no line, because its runs have no value: line 2"
+        assert f"{name}_vs_time" in drawn
+
+
 def test_who_is_in_no_chart_of_regret_is_named():
     """A line that is missing is named, though another of the same policy is drawn."""
     quiet = runs(max_leakage=RAMP)

@@ -42,6 +42,49 @@ def test_distribution_functions_are_those_of_the_draws(name):
     assert (np.asarray(cdf(np.full((1, 1), 0.9 * FLOOR, np.float32))) == 0).all()
 
 
+@pytest.mark.parametrize("atoms", [1, 4, 20])
+def test_expected_speed_of_measured_latencies_is_their_mean(atoms):
+    """A law that draws one of some measured latencies: its distribution function has a jump at each."""
+    random = np.random.default_rng(atoms)
+    sets = np.array([*itertools.combinations(range(K), 2)])
+    for digits in (1, 2, 3, 4) * 5:
+        drawn = FLOOR + random.lognormal(-1, 1, (K, atoms))
+        latencies = np.maximum(np.round(drawn, digits), FLOOR).astype(np.float32)
+
+        def cdf(x, latencies=latencies):
+            return (latencies[None] <= np.asarray(x, np.float32)[..., None]).mean(axis=2)
+
+        exact = [(FLOOR / np.maximum.outer(latencies[a], latencies[b]).astype(float)).mean() for a, b in sets]
+        found = expected_regret.expected_speed(cdf, FLOOR)(sets)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6)
+
+
+def test_expected_speed_of_a_law_with_bad_days():
+    """A client is slow with probability 0.1. Between the two modes the distribution function is flat."""
+    fast = np.linspace(0.1, 0.3, K)
+    sets = np.array([[0, 1, 2], [4, 5, 6]])
+
+    def cdf(x):
+        return 0.9 * stats.norm.cdf(x, fast, 0.002) + 0.1 * stats.norm.cdf(x, 8 * fast, 0.01)
+
+    edges = np.unique(
+        np.concatenate(
+            [
+                FLOOR / (scale * fast + 20 * step * width)
+                for scale, width in ((1, 0.002), (8, 0.01))
+                for step in np.linspace(-0.5, 0.5, 21)
+            ]
+        )
+    )
+    edges = np.concatenate([[1e-9], edges, [1.0]])
+    for members, ours in zip(sets, expected_regret.expected_speed(cdf, FLOOR)(sets), strict=True):
+        exact = sum(
+            integrate.quad(lambda u: np.prod(cdf(np.array([[FLOOR / u]]))[0, members]), a, b)[0]
+            for a, b in itertools.pairwise(edges)
+        )
+        assert ours == pytest.approx(exact, abs=1e-5)
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_expected_speed_is_that_of_adaptive_quadrature(name):
     law = law_named(name)
@@ -69,7 +112,7 @@ def test_expected_speed_is_that_of_adaptive_quadrature(name):
 @pytest.mark.parametrize("time", ["paper", "reference"])
 def test_regret_is_what_enumeration_finds(time, monkeypatch):
     """Also where sets and rounds come in several blocks, the last of them shorter."""
-    monkeypatch.setattr(expected_regret, "_SETS_AT_ONCE", 8)
+    monkeypatch.setattr(expected_regret, "_PRODUCTS_AT_ONCE", 2048)
     monkeypatch.setattr(expected_regret, "_ROUNDS_AT_ONCE", 7)
     rng = np.random.default_rng(0)
     law, share = law_named("two_speed"), rng.dirichlet(np.full(K, 4.0)).astype(np.float32)

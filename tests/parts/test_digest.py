@@ -248,6 +248,12 @@ CHANGES = {
         "FAST = ['a > ', '@LIMIT']\ndef C():\n    return B.query(''.join(FAST))",
         "len(C())",
     ),
+    "a constant in a query of SQL": (
+        "T = [1.0] * {v}\nclass B:\n    def sql(self, text):\n        return eval(text.split()[-1])\n"
+        "def C():\n    return len(B().sql('SELECT * FROM T'))",
+        "C()",
+    ),
+    "a name that is evaluated": ("D = {v}\nNAME = 'D'\ndef C():\n    return eval(NAME)", "C()"),
     "the name of a function": (
         "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
         "dict(low=1, high=2)[C.__name__]",
@@ -629,6 +635,20 @@ def test_what_only_the_process_knows_does_not_count(monkeypatch):
     found = digest_of(part)
     monkeypatch.setenv("A_VARIABLE_OF_THE_TESTS", "1")
     collections.abc.Hashable.register(type("Registered", (), {}))
+    assert digest_of(part) == found
+
+
+def test_words_of_a_text_that_is_no_code_do_not_count():
+    """Such as a description or the name of a column. They may be names of the session's other variables."""
+    made = (
+        "import pandas as pd\nB = pd.DataFrame(dict(row=[1.0, 2.0], fig=[3.0, 4.0]))\n"
+        "class Net:\n    def eval(self):\n        return 0\n"
+        "def C():\n    'Gives a result for each row: the seconds.'\n"
+        "    return B.query('fig > 3.5')['row'].sum() + Net().eval()\n"
+    )
+    part = define(f"{BEFORE}{made}{QUANTITY.format(reads='C()')}")
+    found = digest_of(part)
+    part.function.__globals__.update(result=open, row=[1], seconds=2)
     assert digest_of(part) == found
 
 

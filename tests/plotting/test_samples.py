@@ -66,8 +66,14 @@ def test_runs_that_all_diverged_leave_no_line_and_are_named(runs):
     grid = Grid((Cell("", (Line("a", "a", runs), Line("b", "b", lost, 1))),), 1)
     (panel,) = curves.curves(grid, metric).panels
     assert [bool(one.y.size) for one in panel.series] == [True, False]
-    assert panel.note == "no line, because its runs diverged or have no point in common: b"
+    assert panel.note == "no line, because its runs diverged: b"
     assert without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 3
+
+
+def test_runs_that_were_never_evaluated_are_named(runs):
+    grid = Grid((Cell("", (Line("a", "a", runs.assign(score=runs["score"] * np.nan)),)),), 1)
+    (panel,) = curves.curves(grid, SCORE._replace(learned=True, name="score")).panels
+    assert panel.note == "no line, because its runs have no value: a"
 
 
 def test_against_time_a_run_without_a_time_is_left_out(runs):
