@@ -27,6 +27,7 @@ _TOLERANCE = 1e-6
 _SMALL = 1e-9
 _MARGIN = 1e-7
 _HALVINGS = 24
+_INTERVALS = 4096
 _LATENCIES_AT_ONCE = 1024
 _PRODUCTS_AT_ONCE = 2**22
 _ROUNDS_AT_ONCE = 64
@@ -127,7 +128,12 @@ def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
         differ = np.stack(
             [disagreement(one, other) for one, other in ((low, high), (low, middle), (middle, high))]
         )
-        done = (differ.max(axis=0) <= _TOLERANCE * (high - low) + _SMALL) | (halving == _HALVINGS)
+        rough = differ.max(axis=0) - _TOLERANCE * (high - low) - _SMALL
+        # The roughest intervals are halved, if the number of intervals does not allow to halve all.
+        room = max(_INTERVALS - sum(len(part) for part, _ in found) // _NODES - len(low), 0)
+        order = np.argsort(-rough, kind="stable")[: room if halving < _HALVINGS else 0]
+        done = np.ones(len(low), bool)
+        done[order] = rough[order] <= 0
         places, share = _places(low[done], high[done], *gauss)
         found.append((places.ravel(), share.ravel()))
         low, middle, high = low[~done], middle[~done], high[~done]

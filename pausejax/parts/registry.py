@@ -59,7 +59,7 @@ class Parts:
         if other and not (_same_name(other, part) and (not own or _same_content(own, part))):
             raise PartError(
                 f"{part.file}: {part.category} {part.name}: {other.file} has a {part.category} of this name. "
-                "Choose another name"
+                "Choose another name. If you have moved the part, restart Python"
             )
         self._own[part.category, part.name] = part
 

@@ -42,12 +42,12 @@ def test_distribution_functions_are_those_of_the_draws(name):
     assert (np.asarray(cdf(np.full((1, 1), 0.9 * FLOOR, np.float32))) == 0).all()
 
 
-@pytest.mark.parametrize("atoms", [1, 4, 20])
-def test_expected_speed_of_measured_latencies_is_their_mean(atoms):
+@pytest.mark.parametrize(("atoms", "times"), [(1, 20), (4, 20), (20, 8), (500, 1)])
+def test_expected_speed_of_measured_latencies_is_their_mean(atoms, times):
     """A law that draws one of some measured latencies: its distribution function has a jump at each."""
     random = np.random.default_rng(atoms)
     sets = np.array([*itertools.combinations(range(K), 2)])
-    for digits in (1, 2, 3, 4) * 5:
+    for digits in ((1, 2, 3, 4) * 5)[:times]:
         drawn = FLOOR + random.lognormal(-1, 1, (K, atoms))
         latencies = np.maximum(np.round(drawn, digits), FLOOR).astype(np.float32)
 
@@ -56,7 +56,7 @@ def test_expected_speed_of_measured_latencies_is_their_mean(atoms):
 
         exact = [(FLOOR / np.maximum.outer(latencies[a], latencies[b]).astype(float)).mean() for a, b in sets]
         found = expected_regret.expected_speed(cdf, FLOOR)(sets)
-        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6 if atoms <= 20 else 1e-5)
 
 
 def test_expected_speed_of_a_law_with_bad_days():
