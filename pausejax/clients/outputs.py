@@ -27,8 +27,8 @@ from pausejax.clients.variables import (
 from pausejax.federated.tasks import Task, build
 from pausejax.parts import File, Part, PartError
 from pausejax.study.checks import together, values_of
+from pausejax.study.reserved import COORDINATES
 from pausejax.study.study import Outputs, Study
-from pausejax.study.vocabulary import COORDINATES
 
 
 def tasks_of(study: Study) -> list[Task]:

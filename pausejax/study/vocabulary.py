@@ -6,37 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
-from pausejax.analysis.schema import COLUMNS
 from pausejax.parts import CATEGORIES, Parameter, Part, PartError
 from pausejax.parts.extensions import Layer
 from pausejax.spelling import nearest
+from pausejax.study.reserved import RESERVED
 
 Say: TypeAlias = Callable[[str, Any, str], None]
 """Function that reports a mistake; its arguments are a key, its value, and what is allowed."""
-
-
-COORDINATES = (
-    "run",
-    "round",
-    "eval",
-    "slot",
-    "client",
-    "model_weight",
-    "client_weight",
-    "eval_round",
-    "eval_elapsed",
-    "policy",
-    "algorithm",
-    "seed",
-    "identity",
-    "study",
-    "sources",
-    "unread_parameters",
-)
-"""Names of dimensions and coordinates of results, besides parameters."""
-_KEYS = ("use", "quantities", "seeds", "zip", "sampling", "name", "label")
-RESERVED = frozenset((*_KEYS, *COORDINATES, *COLUMNS))
-"""Names that no parameter may have: keys of specs, and dimensions, coordinates and columns of results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,18 +137,21 @@ def make(
     readers: dict[str, dict[str, frozenset[str]]] = {name: {"": frozenset()} for name in for_policies}
     origin: dict[str, Part] = {}
     added: dict[str, Parameter] = {}
-    defaults = {own[c].default for category in named if (c := CATEGORIES[category].key) in own}
-    used = mentioned | defaults
     clashes: dict[str, list[Part]] = {}
     unclear: set[str] = set()
     sharing: dict[str, list[Part]] = {}
     of_category = {**named, policies: parts.of(policies)}
     everything = [(category, part) for category, found in of_category.items() for part in found.values()]
+    used = {
+        (category, name)
+        for category, found in of_category.items()
+        for name in found.keys() & _meant(own.get(CATEGORIES[category].key), mentioned)
+    }
     keys = RESERVED | study.keys()
     reserved = keys | {parameter.section for parameter in own.values()}
     for unused in (False, True):
         for category, part in everything:
-            if unused != (part.outside and part.name not in mentioned):
+            if unused != (part.outside and (category, part.name) not in used):
                 continue
             for name, parameter in part.parameters.items():
                 other = own.get(name) or added.get(name)
@@ -181,12 +160,12 @@ def make(
                     continue  # only a study that uses the part is refused
                 if other and not other.agrees_with(parameter):
                     first = origin.get(name)
-                    if part.name not in used:
+                    if (category, part.name) not in used:
                         unclear |= {name} - own.keys()
                         continue
                     if name in own or (first and first.name == part.name):
                         raise PartError(_disagreement(part, parameter, other, first))
-                    if first and first.name in used:
+                    if first and (first.category, first.name) in used:
                         clashes.setdefault(name, [first]).append(part)
                     else:  # no part reads the other parameter
                         added[name], origin[name] = parameter, part
@@ -200,16 +179,16 @@ def make(
                 origin.setdefault(name, part)
                 if name not in own:
                     added.setdefault(name, parameter)
-                    if part.name in used and name not in part.arguments:
+                    if (category, part.name) in used and name not in part.arguments:
                         sharing.setdefault(name, []).append(part)
             for name in part.reads - (own.keys() - for_policies):
                 of_key = readers.setdefault(name, {})
                 key = CATEGORIES[category].key
                 of_key[key] = of_key.get(key, frozenset()) | {part.name}
-    for _, part in everything:
-        for name in unclear.intersection(part.given) if part.name in used else ():
+    for category, part in everything:
+        for name in unclear.intersection(part.given) if (category, part.name) in used else ():
             first, said = origin[name], mentioned & {name, *added[name].spellings}
-            if first.outside and first.name not in used and not said:
+            if first.outside and (first.category, first.name) not in used and not said:
                 raise PartError(
                     f"{part.where}: {name}: has no default, and parts that this study does not use have "
                     f"different ones. Set {name}, or give it a default"
@@ -251,6 +230,13 @@ def make(
     idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}
     known = {name: of_key for name, of_key in readers.items() if name in by_section}
     return Vocabulary(study, by_section, aliases, parts.of(policies), known, idle, parts)
+
+
+def _meant(key: Parameter | None, mentioned: Set[str]) -> Set[str]:
+    """Returns the names of parts that a spec may mean by a key; None stands for policies and quantities."""
+    if key is None:
+        return mentioned
+    return {key.default} | (mentioned if mentioned & {key.name, *key.spellings} else frozenset())
 
 
 def _with_own(parts: Layer, names: Set[str]) -> Layer:

@@ -71,6 +71,18 @@ def test_a_part_that_disagrees_with_every_study_is_refused(tmp_path):
         kinds.parse(spec)
 
 
+def test_a_part_of_another_kind_with_the_name_of_a_policy_is_used_only_if_its_key_is_given(own_parts):
+    exec(
+        "@pausejax.policy\ndef pareto_(*, width: int = 1): ...\n"
+        "@pausejax.latency\ndef pareto_(*, width: float = 0.5): ...",
+        {"pausejax": pausejax},
+    )
+    spec = {"mode": "bandit", "policy": [{"name": "pareto_", "width": 3}]}
+    assert kinds.parse(spec).policies[0].axes == {"width": (3,)}
+    with pytest.raises(SpecError, match="pareto_: width: must equal the parameter of this name"):
+        kinds.parse({**spec, "network": {"latency": "pareto_"}})
+
+
 TOML = """
 [network]
 latency = ["first", "second"]
