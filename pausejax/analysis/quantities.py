@@ -104,8 +104,15 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def tables(variables: Mapping[str, Variable], metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Returns the variables and metrics of a study by name, for comparison with those of another study."""
-    return {**variables, "metrics": json.loads(as_json(metrics))}
+    """Returns the variables and metrics of a study by name, for comparison with those of another study.
+
+    Their meanings are left out: a meaning in words does not change what a number is.
+    """
+    told = {name: metric._replace(meaning="") for name, metric in metrics.items()}
+    return {
+        **{name: variable._replace(meaning="") for name, variable in variables.items()},
+        "metrics": json.loads(as_json(told)),
+    }
 
 
 def format_number(value: float, form: str) -> str:

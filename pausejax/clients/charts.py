@@ -95,7 +95,10 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 
 
 def _evaluated_by(metric: Metric, tests: Sequence[Metric]) -> Callable[[xr.Dataset], bool]:
-    """Returns whether runs belong into the chart of a task's metric: they have no value of another task's."""
+    """Returns a function that says whether runs belong in the chart of a task's metric.
+
+    Runs with a value of the metric do, and runs that have no value of any task's metric.
+    """
 
     def has_value(runs: xr.Dataset, one: Metric) -> bool:
         return not np.isnan(runs[one.variable].values).all()

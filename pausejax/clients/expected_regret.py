@@ -49,8 +49,8 @@ def cohorts(num_clients: int, m: int) -> np.ndarray:
 
 
 def problem_of(cdf: Cdf, min_latency: float) -> str:
-    """Returns what is wrong with a user's distribution functions at 256 latencies from τ_min on, or ""."""
-    latencies = min_latency / np.linspace(1, 1 / 256, 256)
+    """Returns what is wrong with a user's distribution functions at 280 latencies from τ_min on, or ""."""
+    latencies = min_latency / np.concatenate([np.linspace(1, 1 / 256, 256), np.geomspace(1 / 512, 1e-6, 24)])
     values = np.asarray(cdf(latencies[:, None]), np.float64)
     fine = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)
     fine[1:] &= np.diff(values, axis=0) >= -_ROUNDING
@@ -68,7 +68,8 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
     probability is the product of the members' distribution functions. Gauss-Legendre quadrature computes the
     integral between quantiles of the clients' latencies. So laws with a small variance are resolved too.
     Intervals are halved where a distribution function has a jump or several modes. The error is below 1e-5,
-    compared with adaptive quadrature and with sums over finitely many latencies (`tests/clients`).
+    compared with adaptive quadrature and with sums over finitely many latencies (`tests/clients`). It may be
+    larger if there are thousands of jumps: 2.7e-5 for 100 clients with 50 measured latencies each.
 
     Args:
       cdf: the distribution functions of latencies that are never below τ_min.
@@ -129,7 +130,7 @@ def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
             [disagreement(one, other) for one, other in ((low, high), (low, middle), (middle, high))]
         )
         rough = differ.max(axis=0) - _TOLERANCE * (high - low) - _SMALL
-        # The roughest intervals are halved, if the number of intervals does not allow to halve all.
+        # If not all can be halved, the roughest are.
         room = max(_INTERVALS - sum(len(part) for part, _ in found) // _NODES - len(low), 0)
         order = np.argsort(-rough, kind="stable")[: room if halving < _HALVINGS else 0]
         done = np.ones(len(low), bool)

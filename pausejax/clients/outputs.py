@@ -135,7 +135,7 @@ def variables(study: Study) -> dict[str, Variable]:
 
 
 def _loss_units(study: Study) -> str:
-    return " or ".join(dict.fromkeys(task.loss_unit for task in tasks_of(study)))
+    return " or ".join(sorted({task.loss_unit for task in tasks_of(study)}))
 
 
 def _protected(study: Study) -> set[str]:

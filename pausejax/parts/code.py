@@ -1,4 +1,4 @@
-"""Finds what the code of a function reads: global names, also in texts, and modules that it imports later."""
+"""Finds what the code of a function reads: global names, also in texts, and modules that its call imports."""
 
 import ast
 import contextlib
@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
@@ -36,16 +37,22 @@ def names_in(text: str, evaluators: Set[str]) -> set[str]:
     """Returns the names that a text reads if the functions `evaluators` evaluate it.
 
     They are the names of a Python expression, `@LIMIT` in a query of pandas, and all words of a query of SQL.
-    A text that is a single name counts only for Python's `eval` and `exec`.
+    For Python's `eval` and `exec` a single name counts too, and all words of a text that may be part of an
+    expression.
     """
     if not evaluators:
         return set()
+    words = set(re.findall(r"\w+", text))
+    by_python = bool(evaluators & {"eval()", "exec()"})
+    if "sql" in evaluators or {"select", "from"} <= {word.lower() for word in words}:
+        return words
     names = set(re.findall(r"@(\w+)", text))
-    if re.match(r"\s*(select|with|from)\s", text, re.IGNORECASE):
-        names.update(re.findall(r"\w+", text))
-    if not text.strip().isidentifier() or evaluators & {"eval()", "exec()"}:
-        with contextlib.suppress(Exception):  # the text is no code
-            names.update(one.id for one in ast.walk(ast.parse(text.strip())) if isinstance(one, ast.Name))
+    if by_python or not text.strip().isidentifier():
+        try:
+            found = ast.walk(ast.parse(textwrap.dedent(text).strip()))
+        except Exception:  # the text is no code, or a part of it
+            return words if by_python else names
+        names.update(one.id for one in found if isinstance(one, ast.Name))
     return names
 
 

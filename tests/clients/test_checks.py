@@ -337,4 +337,4 @@ def test_losses_of_several_tasks_have_all_units(tmp_path):
     file = tmp_path / "own.py"
     file.write_text(TASK.format(name="test_distance"))
     found = outputs(parsed(use=[str(file)], training={"task": ["distance", "regression", "classification"]}))
-    assert found.variables["test_loss"].units == found.metrics["train_loss"].units == "m or 1 or nat"
+    assert found.variables["test_loss"].units == found.metrics["train_loss"].units == "1 or m or nat"

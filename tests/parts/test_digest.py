@@ -253,6 +253,15 @@ CHANGES = {
         "def C():\n    return len(B().sql('SELECT * FROM T'))",
         "C()",
     ),
+    "a constant in a part of an expression": (
+        "D = {v}\ndef C():\n    return eval(f'D * {{len(str(1))}}')",
+        "C()",
+    ),
+    "a constant in indented code": (
+        "import textwrap\nD = {v}\ndef C():\n    space = {{}}\n"
+        "    exec(textwrap.dedent('\\n    x = 1\\n    y = D\\n'), globals(), space)\n    return space['y']",
+        "C()",
+    ),
     "a name that is evaluated": ("D = {v}\nNAME = 'D'\ndef C():\n    return eval(NAME)", "C()"),
     "the name of a function": (
         "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
