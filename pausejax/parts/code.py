@@ -18,36 +18,44 @@ _EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
 """Names of functions that evaluate a text, such as `table.query("speed > @LIMIT")`."""
 
 
-def evaluators_of(code: types.CodeType) -> Iterator[str]:
-    """Yields the names of functions that evaluate texts and that a code object reads.
+def evaluators_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[str]:
+    """Yields in which ways a code object, and those within it, may evaluate texts.
 
-    A global name ends with "()". A method that is called without arguments, such as `module.eval()`, does
-    not evaluate a text.
+    The ways are the names of functions; "module" for functions of modules, such as `pandas.eval`; "sql"; and
+    "method" for other methods. A method that is called without arguments, such as `net.eval()`, evaluates no
+    text.
+
+    Args:
+      code: any code.
+      scope: the global names of the code.
     """
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    for step, after in itertools.pairwise(steps):
+    for before, step, after in zip(steps, steps[1:], steps[2:], strict=False):
         if step.argval in _EVALUATORS and step.opname.startswith("LOAD_"):
-            if "GLOBAL" in step.opname or step.opname == "LOAD_NAME":
-                yield f"{step.argval}()"
-            elif not (after.opname in ("PRECALL", "CALL") and after.arg == 0):
+            if "GLOBAL" in step.opname or step.opname == "LOAD_NAME" or step.argval == "sql":
                 yield step.argval
+            elif not (after.opname in ("PRECALL", "CALL") and after.arg == 0):
+                yield "module" if isinstance(scope.get(str(before.argval)), types.ModuleType) else "method"
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from evaluators_of(constant, scope)
 
 
 def names_in(text: str, evaluators: Set[str]) -> set[str]:
     """Returns the names that a text reads if the functions `evaluators` evaluate it.
 
-    They are the names of a Python expression, `@LIMIT` in a query of pandas, and all words of a query of SQL.
-    For Python's `eval` and `exec` a single name counts too, and all words of a text that may be part of an
-    expression.
+    They are `@LIMIT` in a query of pandas, all words of a query of SQL, and the names of a Python expression,
+    which methods do not evaluate. For Python's `eval` and `exec` a single name counts too, and all words of a
+    text that may be part of an expression.
     """
     if not evaluators:
         return set()
     words = set(re.findall(r"\w+", text))
-    by_python = bool(evaluators & {"eval()", "exec()"})
+    by_python = bool(evaluators & {"eval", "exec"})
     if "sql" in evaluators or {"select", "from"} <= {word.lower() for word in words}:
         return words
     names = set(re.findall(r"@(\w+)", text))
-    if by_python or not text.strip().isidentifier():
+    if by_python or (evaluators - {"method"} and not text.strip().isidentifier()):
         try:
             found = ast.walk(ast.parse(textwrap.dedent(text).strip()))
         except Exception:  # the text is no code, or a part of it
@@ -97,6 +105,19 @@ def _attribute(module: types.ModuleType, name: str) -> Any:
     if name and not hasattr(module, name):
         return importlib.import_module(f"{module.__name__}.{name}")
     return getattr(module, name, module)
+
+
+def constants_of(code: types.CodeType, names: Set[str]) -> tuple[Any, ...]:
+    """Returns the constants of a code object, without its docstring if no code reads docstrings.
+
+    Args:
+      code: any code.
+      names: the names that code reads.
+    """
+    loaded = {step.arg for step in dis.get_instructions(code) if step.opcode in dis.hasconst}
+    found: tuple[Any, ...] = code.co_consts
+    is_described = found and isinstance(found[0], str) and 0 not in loaded
+    return (None, *found[1:]) if is_described and "__doc__" not in names else found
 
 
 def globals_of(code: types.CodeType) -> Iterator[str]:

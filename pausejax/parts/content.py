@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pausejax.parts.code import evaluators_of, globals_of, imports_of, names_in
+from pausejax.parts.code import constants_of, evaluators_of, globals_of, imports_of, names_in
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
@@ -47,7 +47,7 @@ class Read(NamedTuple):
     names: set[str]
     """Names of global variables, attributes and modules."""
     evaluators: set[str]
-    """Functions that evaluate texts, as `code.evaluators_of` names them."""
+    """Ways in which the code evaluates texts, as `code.evaluators_of` names them."""
     in_texts: set[str]
     """Names in the texts that these functions may evaluate."""
 
@@ -207,6 +207,7 @@ class Content:
                 self._add_code(code, name)
         else:
             self._add_code(code, name)
+            self.read.evaluators.update(evaluators_of(code, function.__globals__))
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
             self._add_all(attributes(function, "__") | attributes_read(function, self.known.names), name)
@@ -225,11 +226,9 @@ class Content:
             self.add(closed_over(top, key, found), f"{name}.{key}")
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
-        *fields, constants = (getattr(code, field) for field in CODE)
-        self._put("code", *fields)
+        self._put("code", *(getattr(code, field) for field in CODE))
         self.read.names.update(code.co_names)
-        self.read.evaluators.update(evaluators_of(code))
-        for constant in constants:
+        for constant in constants_of(code, self.known.names):
             self.add(constant, name)
 
     def _add_array(self, array: Any, name: str) -> None:

@@ -21,9 +21,9 @@ from pausejax.parts.origin import is_of_library
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
     *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
-    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_consts"),
+    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags"),
 )
-"""What a code object computes with. The rest of it describes the place in the file."""
+"""What a code object computes with, beside its constants. The rest of it describes the place in the file."""
 
 _DESCRIBING = frozenset(
     (

@@ -262,6 +262,11 @@ CHANGES = {
         "    exec(textwrap.dedent('\\n    x = 1\\n    y = D\\n'), globals(), space)\n    return space['y']",
         "C()",
     ),
+    "a constant that pandas evaluates": (
+        "import pandas as pd\nD = {v}\ndef C():\n    return pd.eval('D * 2')",
+        "C()",
+    ),
+    "the first constant of a function": ("def C():\n    'a{v}'\n    return len('a{v}' + 'b' * {v})", "C()"),
     "a name that is evaluated": ("D = {v}\nNAME = 'D'\ndef C():\n    return eval(NAME)", "C()"),
     "the name of a function": (
         "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
@@ -644,6 +649,32 @@ def test_what_only_the_process_knows_does_not_count(monkeypatch):
     found = digest_of(part)
     monkeypatch.setenv("A_VARIABLE_OF_THE_TESTS", "1")
     collections.abc.Hashable.register(type("Registered", (), {}))
+    assert digest_of(part) == found
+
+
+def test_descriptions_do_not_count():
+    """Those of functions, of functions within them, and of classes."""
+    made = (
+        "class D:\n    'A {word}.'\n    at = 1\n"
+        "def C():\n    'Gives a {word}.'\n    def inner():\n        'Is a {word}.'\n        return D.at\n"
+        "    return inner()\n"
+    )
+    found = {
+        digest_of(define(f"{BEFORE}{made.format(word=word)}{QUANTITY.format(reads='C()')}"))
+        for word in ("number", "word", "number")
+    }
+    assert len(found) == 1
+
+
+def test_methods_evaluate_no_names_of_variables():
+    """Only functions of Python and of modules do, and methods of pandas a name after an @."""
+    made = (
+        "class Curve:\n    def evaluate(self, x):\n        return 1\n"
+        "curve = Curve()\ndef C():\n    return curve.evaluate('loss - best')\n"
+    )
+    part = define(f"{BEFORE}{made}{QUANTITY.format(reads='C()')}")
+    found = digest_of(part)
+    part.function.__globals__.update(best=1.0)
     assert digest_of(part) == found
 
 
