@@ -1,6 +1,7 @@
 """Finds what the code of a function reads: global names, also in texts, and modules that its call imports."""
 
 import ast
+import bisect
 import contextlib
 import dis
 import importlib.util
@@ -105,6 +106,29 @@ def _attribute(module: types.ModuleType, name: str) -> Any:
     if name and not hasattr(module, name):
         return importlib.import_module(f"{module.__name__}.{name}")
     return getattr(module, name, module)
+
+
+def steps_of(code: types.CodeType) -> list[tuple[Any, ...]]:
+    """Returns what the instructions of a code object do, and where they handle exceptions.
+
+    Python calls `jnp.sin(x)` by other instructions if `jnp` is imported in the same text, such as a file,
+    than if it is imported in another cell. Both forms are returned as one.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "PUSH_NULL")]
+    offsets = [step.offset for step in steps]
+
+    def place(offset: int) -> int:
+        return bisect.bisect_left(offsets, offset)
+
+    found: list[tuple[Any, ...]] = []
+    for step in steps:
+        name = "LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname
+        jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+        read = step.argval if name in ("LOAD_ATTR", "LOAD_GLOBAL") else step.arg
+        found.append((name, place(step.argval) if jumps else read))
+    for entry in getattr(dis.Bytecode(code), "exception_entries"):  # noqa: B009, the stubs do not have it
+        found.append((*map(place, (entry.start, entry.end, entry.target)), entry.depth, entry.lasti))
+    return found
 
 
 def constants_of(code: types.CodeType, names: Set[str]) -> tuple[Any, ...]:

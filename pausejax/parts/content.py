@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pausejax.parts.code import constants_of, evaluators_of, globals_of, imports_of, names_in
+from pausejax.parts.code import constants_of, evaluators_of, globals_of, imports_of, names_in, steps_of
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
@@ -226,7 +226,7 @@ class Content:
             self.add(closed_over(top, key, found), f"{name}.{key}")
 
     def _add_code(self, code: types.CodeType, name: str) -> None:
-        self._put("code", *(getattr(code, field) for field in CODE))
+        self._put("code", *(getattr(code, field) for field in CODE), *steps_of(code))
         self.read.names.update(code.co_names)
         for constant in constants_of(code, self.known.names):
             self.add(constant, name)

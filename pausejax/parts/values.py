@@ -20,10 +20,10 @@ from pausejax.parts.origin import is_of_library
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
-    *("co_code", "co_exceptiontable", "co_names", "co_varnames", "co_freevars", "co_cellvars"),
+    *("co_names", "co_varnames", "co_freevars", "co_cellvars"),
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags"),
 )
-"""What a code object computes with, beside its constants. The rest of it describes the place in the file."""
+"""What a code object computes with, beside its constants and instructions."""
 
 _DESCRIBING = frozenset(
     (

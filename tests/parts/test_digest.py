@@ -652,6 +652,26 @@ def test_what_only_the_process_knows_does_not_count(monkeypatch):
     assert digest_of(part) == found
 
 
+def test_it_does_not_matter_where_modules_are_imported():
+    """In the cell of a function, or in another one, as if `%autoreload` executes a function alone."""
+    made = (
+        "def C(x):\n    try:\n        for k in range(2):\n"
+        "            x = np.cos(x) if x > k else np.sin(x).item()\n"
+        "    except ValueError:\n        with np.errstate(all='ignore'):\n            return np.exp(x)\n"
+        "    return x\n"
+    )
+    imports, function = "import numpy as np\n", made + QUANTITY.format(reads="C(1.0)")
+    found = set()
+    for cells in ([BEFORE, imports + function], [BEFORE, imports, function]):
+        parts.registered_parts()._own.pop(("quantity", "noted"), None)
+        space = {"__name__": "notebook"}
+        for cell in cells:
+            exec(compile(cell, "<cell>", "exec"), space)
+        code = space["C"].__code__.co_code
+        found.add((digest_of(parts.registered_parts().get("quantity", "noted")), code))
+    assert len({digest for digest, _ in found}) == 1 and len(found) == 2
+
+
 def test_descriptions_do_not_count():
     """Those of functions, of functions within them, and of classes."""
     made = (
