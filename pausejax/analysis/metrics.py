@@ -11,7 +11,20 @@ from pausejax.analysis.quantities import Metric, metrics_in
 _EXACT = 1e-5
 
 
-_COUNTS = frozenset(("available_count", "failed_count", "late_count", "counts", "releases", "selected"))
+COUNTS = frozenset(
+    (
+        "arrived",
+        "available_count",
+        "counts",
+        "failed_count",
+        "late_count",
+        "releases",
+        "reports",
+        "selected",
+        "sent_counts",
+    )
+)
+"""Variables of all kinds of studies in which -1 stands for no value."""
 
 
 def is_count(name: str, values: np.ndarray) -> bool:
@@ -19,7 +32,7 @@ def is_count(name: str, values: np.ndarray) -> bool:
 
     `xarray` makes floats of integers if it adds missing values, for example in `where` or `concat`.
     """
-    return values.dtype.kind in "iu" or name in _COUNTS
+    return values.dtype.kind in "iu" or name in COUNTS
 
 
 def recorded(name: str, values: np.ndarray) -> np.ndarray:
