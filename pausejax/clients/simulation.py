@@ -23,7 +23,7 @@ from pausejax.federated import batches, kept
 from pausejax.federated.batches import EvaluationData, TrainingData
 from pausejax.parts import PartError
 from pausejax.study.runs import Group, Run
-from pausejax.study.simulation import Arrays, DeviceBytes, Layout, Segment
+from pausejax.study.simulation import Arrays, Check, DeviceBytes, Layout, Segment
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
@@ -221,7 +221,7 @@ class ClientSimulation:
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         return records.running(segments, positions, self.stop_at_latency)
 
-    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run], check: Check) -> Arrays:
         learning = self.config.learning
         metric, positions = learning.task.metric_name if learning else "test_accuracy", np.arange(len(runs))
         arrays, releases = records.finish(self._study, segments, positions, self.config.num_clients, metric)
@@ -229,7 +229,7 @@ class ClientSimulation:
         ledger = records.ledger(self.config, self._files, hyper, releases)
         arrays |= {name: values for name, values in ledger.items() if name in self._study.outputs.variables}
         if self._study.expected_regret:
-            arrays["expected_regret"] = self._expected_regret(runs, arrays)
+            arrays["expected_regret"] = self._expected_regret(runs, arrays, check)
         if not learning:
             return arrays
         last = (state.params, state.memory, hyper, self._files, data_share)
@@ -242,11 +242,11 @@ class ClientSimulation:
             arrays[name] = client_metrics(learning, source, self._partitions, partition_index, *last)
         return arrays
 
-    def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
-        """Returns the regret of the runs against the cohort with the largest expected reward, float32 [n,
-        rounds]."""
+    def _expected_regret(self, runs: Sequence[Run], arrays: Arrays, check: Check) -> np.ndarray:
+        """Returns the regret against the cohort with the largest expected reward, float32 [n, rounds]."""
         config, found = self.config, np.full(arrays["elapsed"].shape, np.nan, np.float32)
         for place, run in enumerate(runs):
+            check()
             hyper = self._hyper_of(run)
             played = int((~np.isnan(arrays["elapsed"][place])).sum())
             speed_of, table = self._speeds(hyper)

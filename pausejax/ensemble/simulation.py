@@ -21,7 +21,7 @@ from pausejax.ensemble.simulate import Runs, check_runs, hyper_of, one_pass, wor
 from pausejax.parts import File, Part
 from pausejax.parts.check import expect_type
 from pausejax.study.runs import Group, Run, on_host
-from pausejax.study.simulation import Arrays, DeviceBytes, Layout, Segment, bytes_of
+from pausejax.study.simulation import Arrays, Check, DeviceBytes, Layout, Segment, bytes_of
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
@@ -143,7 +143,7 @@ class EnsembleSimulation:
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         return np.ones(len(positions), bool)
 
-    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run], check: Check) -> Arrays:
         series = {
             name: np.concatenate([segment.records[name][: len(runs)] for segment in segments], axis=1)
             for name in segments[0].records

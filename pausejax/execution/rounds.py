@@ -13,7 +13,7 @@ import numpy as np
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.execution import events
 from pausejax.execution.program import GroupProgram
-from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.execution.stopping import NO_STOP, StopRequested, StopSignal
 from pausejax.parts.visits import lending
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays, Segment
@@ -149,7 +149,12 @@ def play_rounds(
     if (last := segments[-1].last_round) < rounds:
         events.ended_early(num_runs, last, rounds)
         progress((rounds - last) * num_runs)
-    return simulation.finish(segments, state, runs)
+    try:
+        return simulation.finish(segments, state, runs, stopping.check)
+    except StopRequested:
+        if checkpoint:
+            checkpoint.save(state, segments)
+        raise
 
 
 def _fewer_rows(full_rows: int, rows: int, active: int, padded: Callable[[int], int]) -> int | None:

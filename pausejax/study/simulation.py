@@ -1,7 +1,7 @@
 """The interface between a kind of study and `execution`: the simulation of one group of runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import jax
@@ -11,6 +11,10 @@ from pausejax.study.runs import Run
 
 Arrays = dict[str, np.ndarray]
 """Type of the arrays of some runs by variable; the leading axis is the runs."""
+
+
+Check = Callable[[], None]
+"""Type of a function that raises an exception if the study was asked to stop."""
 
 
 class Layout(NamedTuple):
@@ -123,14 +127,17 @@ class Simulation(Protocol):
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         """Returns whether each run at some distinct positions of the batch has not stopped, bool [n]."""
 
-    def finish(self, segments: Sequence[Segment], state: Any, runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: Any, runs: Sequence[Run], check: Check) -> Arrays:
         """Returns the arrays of some runs for the result, after all of their rounds are recorded.
+
+        It does not change the state, so it can be called again after a stop.
 
         Args:
           segments: the records of the runs.
           state: the state after the last segment, with one row for each entry of `segments[-1].positions`, on
             the devices.
           runs: distinct runs, in the order of their positions.
+          check: the function that is called before each long computation.
         """
 
     def model_bytes(self) -> int:

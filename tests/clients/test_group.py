@@ -194,7 +194,7 @@ def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
     )
     segment = segment_of([COHORTS, COHORTS[::-1]], [0.5, 2.0], np.array([1, 0]))
     played = [runs[1], runs[0]]
-    found = simulation.finish([segment], None, played)["expected_regret"]
+    found = simulation.finish([segment], None, played, lambda: None)["expected_regret"]
     assert found.dtype == np.float32 and found.shape == (2, 6)
     sets = list(itertools.combinations(range(K), M))
     for place, run in enumerate(played):

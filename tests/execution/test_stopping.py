@@ -3,9 +3,12 @@
 import signal
 import time
 
+import numpy as np
 import pytest
 
 import pausejax
+from pausejax.clients import expected_regret
+from pausejax.commands import main as cli
 from pausejax.execution.stopping import NO_STOP, StopRequested, StopSignal, stop_on_signals
 
 from ..alike import assert_alike
@@ -90,6 +93,29 @@ def test_sigterm_twice_within_fifty_milliseconds_keeps_what_is_in_flight(whole, 
     assert list((tmp_path / "out" / "checkpoints").glob("*/state-*.npz"))
     folders.play(spec, tmp_path / "out")
     assert_alike(pausejax.open(tmp_path / "out").load(), expected)
+
+
+def test_a_signal_after_the_last_round_keeps_all_rounds(tmp_path, monkeypatch, capsys):
+    """While the expected regret is computed, which may take minutes."""
+    spec, out = folders.write(tmp_path, {**STUDY, "rounds": 40, "expected_regret": True}), tmp_path / "out"
+    computed, found = expected_regret.regrets, []
+
+    def interrupted(*arguments, **options):
+        found.append(computed(*arguments, **options))
+        signal.raise_signal(signal.SIGTERM)
+        return found[-1]
+
+    run = ["run", str(spec), "--out", str(out), "--checkpoint-every", "1e8", "--no-report"]
+    monkeypatch.setattr(expected_regret, "regrets", interrupted)
+    assert cli.main(run) == 143 and len(found) == 1
+    assert "stopped. The same command continues" in capsys.readouterr().err
+    monkeypatch.setattr(expected_regret, "regrets", computed)
+    assert cli.main(run) == 0 and "2 runs resume after round 40 of 40" in capsys.readouterr().err
+    options = {**STUDY["network"], "mode": "bandit", "rounds": 40, "seeds": 2}
+    whole = pausejax.simulate("pause", **options, expected_regret=True)
+    np.testing.assert_array_equal(
+        pausejax.open(out)["expected_regret"].values, whole["expected_regret"].values
+    )
 
 
 def test_handlers_are_put_back_and_nobody_asks_by_default():
