@@ -58,7 +58,7 @@ class Counting:
         self.asked.append([segment.last_round for segment in segments])
         return np.array([max([0, *_totals(segments, p)]) < self.stop_at_latency for p in positions])
 
-    def finish(self, segments, state, runs):
+    def finish(self, segments, state, runs, check):
         return {run: _totals(segments, position) for position, run in enumerate(runs)}
 
 
