@@ -201,7 +201,7 @@ def test_networks_and_quantities(tmp_path, capsys, category, code, message):
 @pytest.mark.parametrize(
     ("cdf", "message"),
     [
-        ("x", "cdf returns float32 [256, 1]; must be float32 [256, 4]"),
+        ("x", "cdf returns float32 [280, 1]; must be float32 [280, 4]"),
         ("above / 0.5", "cdf: -"),
         ("1 - jnp.clip(above, 0, 1)", "must not decrease with the latency"),
         ("100 * jnp.clip(above, 0, 1)", "must be from 0 to 1"),
