@@ -102,8 +102,8 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns nodes and weights of the quadrature on (0, 1].
 
-    Intervals end at quantiles of τ_min / τ_k. An interval is halved until the quadratures of Gauss and of
-    Lobatto agree for every client, over the interval and over its halves.
+    Intervals end at quantiles of τ_min / τ_k. The quadratures of Gauss and of Lobatto are compared over each
+    interval and over its halves. If they differ for a client, the interval is halved.
     """
     ends = {0.0, 1.0}
     for level in _LEVELS:
@@ -132,7 +132,7 @@ def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
             [disagreement(one, other) for one, other in ((low, high), (low, middle), (middle, high))]
         )
         rough = differ.max(axis=0) - _TOLERANCE * (high - low) - _SMALL
-        # If not all can be halved, the roughest are.
+        # The number of intervals is bounded. If not all may be halved, the roughest ones are.
         room = max(_INTERVALS - sum(len(part) for part, _ in found) // _NODES - len(low), 0)
         order = np.argsort(-rough, kind="stable")[: room if halving < _HALVINGS else 0]
         done = np.ones(len(low), bool)

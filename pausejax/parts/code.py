@@ -19,6 +19,11 @@ _EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
 """Names of functions that evaluate a text, such as `table.query("speed > @LIMIT")`."""
 
 
+def _instructions(code: types.CodeType) -> list[dis.Instruction]:
+    """Returns the instructions of a code object. Those that only extend an argument are left out."""
+    return [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+
+
 def evaluators_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[str]:
     """Yields in which ways a code object, and those within it, may evaluate texts.
 
@@ -30,7 +35,7 @@ def evaluators_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[st
       code: any code.
       scope: the global names of the code.
     """
-    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+    steps = _instructions(code)
     for before, step, after in zip(steps, steps[1:], steps[2:], strict=False):
         if step.argval in _EVALUATORS and step.opname.startswith("LOAD_"):
             if "GLOBAL" in step.opname or step.opname == "LOAD_NAME" or step.argval == "sql":
@@ -45,9 +50,9 @@ def evaluators_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[st
 def names_in(text: str, evaluators: Set[str]) -> set[str]:
     """Returns the names that a text reads if the functions `evaluators` evaluate it.
 
-    They are `@LIMIT` in a query of pandas, all words of a query of SQL, and the names of a Python expression,
-    which methods do not evaluate. For Python's `eval` and `exec` a single name counts too, and all words of a
-    text that may be part of an expression.
+    Names after an @ always count, as in a query of pandas. All words of a query of SQL count. The names of a
+    Python expression count if a function evaluates it, not a method. Python's `eval` and `exec` evaluate
+    single names too. All words of other texts count for them, because a text may be part of an expression.
     """
     if not evaluators:
         return set()
@@ -75,7 +80,7 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
       code: the function's code. Code objects within it count too.
       scope: the function's global names.
     """
-    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+    steps = _instructions(code)
     for place, step in enumerate(steps):
         if step.opname != "IMPORT_NAME":
             continue
@@ -114,7 +119,7 @@ def steps_of(code: types.CodeType) -> list[tuple[Any, ...]]:
     Python calls `jnp.sin(x)` by other instructions if `jnp` is imported in the same text, such as a file,
     than if it is imported in another cell. Both forms are returned as one.
     """
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "PUSH_NULL")]
+    steps = [step for step in _instructions(code) if step.opname != "PUSH_NULL"]
     offsets = [step.offset for step in steps]
 
     def place(offset: int) -> int:
@@ -126,7 +131,7 @@ def steps_of(code: types.CodeType) -> list[tuple[Any, ...]]:
         jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
         read = step.argval if name in ("LOAD_ATTR", "LOAD_GLOBAL") else step.arg
         found.append((name, place(step.argval) if jumps else read))
-    for entry in getattr(dis.Bytecode(code), "exception_entries"):  # noqa: B009, the stubs do not have it
+    for entry in getattr(dis.Bytecode(code), "exception_entries"):  # noqa: B009 (mypy does not know it)
         found.append((*map(place, (entry.start, entry.end, entry.target)), entry.depth, entry.lasti))
     return found
 

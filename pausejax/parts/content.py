@@ -41,8 +41,8 @@ class NoDigest(Exception):
     """A value has no digest; the message names the value."""
 
 
-class Read(NamedTuple):
-    """What the code of some values reads."""
+class Lookups(NamedTuple):
+    """Names that the code of some values looks up."""
 
     names: set[str]
     """Names of global variables, attributes and modules."""
@@ -62,13 +62,13 @@ class Content:
     """
 
     def __init__(self, last: "Content | None" = None) -> None:
-        self.known = last.read if last else Read(set(), set(), set())
+        self.known = last.read if last else Lookups(set(), set(), set())
         """What the code reads. Other modules of packages do not count: they may be imported later."""
         self.numbers: dict[int, int] = {**last.numbers} if last else {}
         """The number of each object that code can tell from an equal one, by its id."""
         self.unordered = False
         """Whether a set holds an object that had no number yet."""
-        self.read: Read = Read(set(), set(), set())
+        self.read: Lookups = Lookups(set(), set(), set())
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}

@@ -36,7 +36,7 @@ _DESCRIBING = frozenset(
 used."""
 
 _READABLE = ("__doc__", "__annotations__")
-"""Those that code reads as data. They are content only if it does."""
+"""Attributes of classes and functions that are content only if code reads them."""
 
 _OF_PROTOCOL = getattr(typing, "_no_init_or_replace_init", None)
 """The method `__init__` of classes of a protocol, which Python replaces."""

@@ -233,7 +233,7 @@ def make(
 
 
 def _meant(key: Parameter | None, mentioned: Set[str]) -> Set[str]:
-    """Returns the names of parts that a spec may mean by a key; None stands for policies and quantities."""
+    """Returns which parts a spec may name under a key; None stands for policies and quantities."""
     if key is None:
         return mentioned
     return {key.default} | (mentioned if mentioned & {key.name, *key.spellings} else frozenset())
