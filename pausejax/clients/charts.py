@@ -45,7 +45,8 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     tests = [one for one in known.values() if one.label and result[one.variable].dims == ("run", "eval")]
     for metric in tests:
         of_task = _of_lines(grid, _evaluated_by(metric, tests))
-        found += [curves(of_task, metric, against, smoothing=smoothing) for against in clocks_of(result)]
+        if of_task.panels:
+            found += [curves(of_task, metric, against, smoothing=smoothing) for against in clocks_of(result)]
     leakage = known["max_leakage"]
     y = Axis(leakage.axis_label, zero=True)
     found += [curves(grid, leakage, against, y=y, levels=_budget) for against in clocks_of(result)]

@@ -1,14 +1,14 @@
-"""Finds what the code of a function reads: global names, also in texts, and modules that its call imports."""
+"""Finds what the code of a function reads: global names, also in queries, and modules that it imports."""
 
-import ast
 import bisect
+import builtins
 import contextlib
 import dis
 import importlib.util
+import inspect
 import itertools
 import re
 import sys
-import textwrap
 import types
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from pausejax.parts.origin import is_foreign, is_foreign_spec
 
 _EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
-"""Names of functions that evaluate a text, such as `table.query("speed > @LIMIT")`."""
+"""Names of functions of Python and of libraries that evaluate a text, such as `pandas.eval`."""
 
 
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:
@@ -24,50 +24,70 @@ def _instructions(code: types.CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
 
 
-def evaluators_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[str]:
-    """Yields in which ways a code object, and those within it, may evaluate texts.
-
-    The ways are the names of functions; "module" for functions of modules, such as `pandas.eval`; "sql"; and
-    "method" for other methods. A method that is called without arguments, such as `net.eval()`, evaluates no
-    text.
-
-    Args:
-      code: any code.
-      scope: the global names of the code.
-    """
-    steps = _instructions(code)
-    for before, step, after in zip(steps, steps[1:], steps[2:], strict=False):
-        if step.argval in _EVALUATORS and step.opname.startswith("LOAD_"):
-            if "GLOBAL" in step.opname or step.opname == "LOAD_NAME" or step.argval == "sql":
-                yield step.argval
-            elif not (after.opname in ("PRECALL", "CALL") and after.arg == 0):
-                yield "module" if isinstance(scope.get(str(before.argval)), types.ModuleType) else "method"
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yields a code object, and those of the functions and classes within it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from evaluators_of(constant, scope)
+            yield from _nested(constant)
 
 
-def names_in(text: str, evaluators: Set[str]) -> set[str]:
-    """Returns the names that a text reads if the functions `evaluators` evaluate it.
+def evaluator_of(code: types.CodeType, scope: Mapping[str, Any]) -> str:
+    """Returns the function by which some code evaluates text, such as "eval" or "pandas.eval"; "" if none.
 
-    Names after an @ always count, as in a query of pandas. All words of a query of SQL count. The names of a
-    Python expression count if a function evaluates it, not a method. Python's `eval` and `exec` evaluate
-    single names too. All words of other texts count for them, because a text may be part of an expression.
+    Methods do not count, except `sql`: `table.query` reads only the names that stand after an @.
+
+    Args:
+      code: any code. Code objects within it count too.
+      scope: the global names of the code.
     """
-    if not evaluators:
-        return set()
-    words = set(re.findall(r"\w+", text))
-    by_python = bool(evaluators & {"eval", "exec"})
-    if "sql" in evaluators or {"select", "from"} <= {word.lower() for word in words}:
-        return words
-    names = set(re.findall(r"@(\w+)", text))
-    if by_python or (evaluators - {"method"} and not text.strip().isidentifier()):
-        try:
-            found = ast.walk(ast.parse(textwrap.dedent(text).strip()))
-        except Exception:  # the text is no code, or a part of it
-            return words if by_python else names
-        names.update(one.id for one in found if isinstance(one, ast.Name))
-    return names
+    local: dict[str, Any] = {}
+    imports = any(not _EVALUATORS.isdisjoint(one.co_names) for one in _nested(code))
+    source: Any = None
+    held: Any = None  # what the last instructions have loaded, as far as it is known
+    for opname, name in itertools.chain.from_iterable(map(_loads_and_stores, _nested(code))):
+        if opname.startswith("STORE_"):
+            local[name] = held
+        elif opname == "IMPORT_NAME":
+            source = held = _library(name) if imports else None
+        elif opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+            owner = source if opname == "IMPORT_FROM" else held
+            held = getattr(owner, name, None) if isinstance(owner, types.ModuleType) else None
+            if name == "sql" and (owner is None or is_foreign(type(owner).__module__)):
+                return "sql"
+        elif opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            held = scope.get(name, vars(builtins).get(name))
+        else:
+            held = local.get(name)
+        if inspect.isroutine(held) and held.__name__ in _EVALUATORS and is_foreign(str(held.__module__)):
+            return f"{held.__module__}.{held.__name__}".removeprefix("builtins.")
+    return ""
+
+
+def _loads_and_stores(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """Yields the instructions of a code object that load, store or import a name, with the name.
+
+    Some instructions of newer Pythons load or store two names.
+    """
+    for step in _instructions(code):
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        kinds = re.findall(r"(?:LOAD|STORE)_FAST", step.opname) if len(names) == 2 else [step.opname]
+        if step.opname.startswith(("LOAD_", "STORE_", "IMPORT_")) and step.opcode not in dis.hasconst:
+            yield from zip(kinds, map(str, names), strict=False)
+        elif step.opname not in ("PUSH_NULL", "NOP", "CACHE"):
+            yield "LOAD_FAST", ""  # a value that is not known
+
+
+def _library(name: str) -> types.ModuleType | None:
+    """Returns a module of a library that code imports; None for other modules."""
+    with contextlib.suppress(Exception):  # a call of the code reports the error
+        return None if _is_own(name.partition(".")[0]) else importlib.import_module(name)
+    return None
+
+
+def names_after_at(text: str) -> set[str]:
+    """Returns the names that a text reads after an @, such as LIMIT in `table.query("speed > @LIMIT")`."""
+    return {name for path in re.findall(r"@\s*([\w.]+)", text) for name in path.split(".") if name}
 
 
 def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
@@ -80,21 +100,19 @@ def imports_of(code: types.CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
       code: the function's code. Code objects within it count too.
       scope: the function's global names.
     """
-    steps = _instructions(code)
-    for place, step in enumerate(steps):
+    package = scope.get("__package__") or ""
+    steps = [*itertools.chain.from_iterable(map(_instructions, _nested(code)))]
+    for level, listed, step in zip(steps, steps[1:], steps[2:], strict=False):
         if step.opname != "IMPORT_NAME":
             continue
-        level, names = (steps[place - back].argval for back in (2, 1))
+        names = listed.argval
         with contextlib.suppress(Exception):  # a call of the function reports the error
-            path = importlib.util.resolve_name("." * level + step.argval, scope.get("__package__") or "")
+            path = importlib.util.resolve_name("." * level.argval + step.argval, package)
             if _is_own(path.partition(".")[0]):
                 module = importlib.import_module(path)
                 if not names:  # the code reads `a.b` by way of `a`
                     yield from map(sys.modules.get, itertools.accumulate(path.split("."), "{}.{}".format))
                 yield from (_attribute(module, name) for name in names or ())
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from imports_of(constant, scope)
 
 
 def _is_own(top: str) -> bool:
@@ -151,9 +169,6 @@ def constants_of(code: types.CodeType, names: Set[str]) -> tuple[Any, ...]:
 
 def globals_of(code: types.CodeType) -> Iterator[str]:
     """Yields the global names that a code object, and those within it, may read."""
-    for step in dis.get_instructions(code):
+    for step in itertools.chain.from_iterable(map(_instructions, _nested(code))):
         if step.opname.startswith("LOAD_") and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
             yield step.argval
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from globals_of(constant)

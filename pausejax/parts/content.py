@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pausejax.parts.code import constants_of, evaluators_of, globals_of, imports_of, names_in, steps_of
+from pausejax.parts.code import constants_of, evaluator_of, globals_of, imports_of, names_after_at, steps_of
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
@@ -46,10 +46,8 @@ class Lookups(NamedTuple):
 
     names: set[str]
     """Names of global variables, attributes and modules."""
-    evaluators: set[str]
-    """Ways in which the code evaluates texts, as `code.evaluators_of` names them."""
-    in_texts: set[str]
-    """Names in the texts that these functions may evaluate."""
+    in_queries: set[str]
+    """Names after an @ in texts."""
 
 
 class Content:
@@ -62,13 +60,12 @@ class Content:
     """
 
     def __init__(self, last: "Content | None" = None) -> None:
-        self.known = last.read if last else Lookups(set(), set(), set())
+        self.known = last.read if last else Lookups(set(), set())
         """What the code reads. Other modules of packages do not count: they may be imported later."""
         self.numbers: dict[int, int] = {**last.numbers} if last else {}
         """The number of each object that code can tell from an equal one, by its id."""
-        self.unordered = False
-        """Whether a set holds an object that had no number yet."""
-        self.read: Lookups = Lookups(set(), set(), set())
+        self._numbered = len(self.numbers)
+        self.read: Lookups = Lookups(set(), set())
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
@@ -78,11 +75,11 @@ class Content:
         self._alive: list[Any] = last._alive if last else []
 
     def is_complete(self) -> bool:
-        """Returns whether the last `Content` knew all that the code of the added values reads.
+        """Returns whether the last `Content` knew all that the code reads, and all numbers of objects.
 
-        What it reads may be code that reads more. A member of a set may stand in a list after the set.
+        What the code reads may be code that reads more. A member of a set may stand in a list after the set.
         """
-        return self.read == self.known and not self.unordered
+        return self.read == self.known and len(self.numbers) == self._numbered
 
     def _put(self, *words: Any) -> None:
         for word in words:
@@ -99,7 +96,7 @@ class Content:
             # Python refuses to write more than 4,300 decimal digits.
             self._put(type(value).__name__, hex(value) if type(value) is int else repr(value))
             if type(value) is str:
-                self.read.in_texts.update(names_in(value, self.known.evaluators))
+                self.read.in_queries.update(names_after_at(value))
             return
         key = id(value)
         if has_identity(value):
@@ -142,7 +139,7 @@ class Content:
         elif isinstance(value, types.ModuleType):
             self._put("module", value.__name__ if is_foreign(value.__name__) else "")
             if not is_foreign(value.__name__):
-                self._add_all(contents_of(value, self.known.names), name)
+                self._add_all(contents_of(value, self.known.names | self.known.in_queries), name)
         elif isinstance(value, type):
             # A script is another module if it is imported, or executed by another process.
             self._put("class", value.__module__ if is_of_library(value) else "", value.__qualname__)
@@ -184,7 +181,6 @@ class Content:
         content._done, content.numbers = {**self._done}, {**self.numbers}
         content.add(member, name)
         self._lowest = content._lowest
-        self.unordered |= content.unordered or len(content.numbers) > len(self.numbers)
         return content.found.hexdigest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
@@ -207,13 +203,14 @@ class Content:
                 self._add_code(code, name)
         else:
             self._add_code(code, name)
-            self.read.evaluators.update(evaluators_of(code, function.__globals__))
+            if evaluator := evaluator_of(code, function.__globals__):
+                raise NoDigest(f"{name}, a function that evaluates text by {evaluator}")
             self.add(function.__defaults__, name)
             self.add(function.__kwdefaults__, name)
             self._add_all(attributes(function, "__") | attributes_read(function, self.known.names), name)
             for imported in imports_of(code, function.__globals__):
                 self.add(imported, name)
-            read = self.known.in_texts.union(globals_of(code)) - {"__name__"}
+            read = self.known.in_queries.union(globals_of(code)) - {"__name__"}
             for key in sorted(function.__globals__.keys() & read):
                 self._put(key)
                 self.add(function.__globals__[key], key)

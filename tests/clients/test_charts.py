@@ -189,6 +189,8 @@ def test_each_task_has_a_chart_with_its_runs():
         np.testing.assert_allclose(panel.series[0].y, y)
         assert panel.note == "no line, because its runs have no value: line 2"
         assert f"{name}_vs_time" in drawn
+    alone = made(evaluated(rising, absent))  # such as `report --where task=regression`
+    assert "test_rmse_vs_round" in alone and "test_accuracy_vs_round" not in alone
 
 
 def test_who_is_in_no_chart_of_regret_is_named():

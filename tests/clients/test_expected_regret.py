@@ -85,6 +85,29 @@ def test_expected_speed_of_a_law_with_bad_days():
         assert ours == pytest.approx(exact, abs=1e-5)
 
 
+@pytest.mark.parametrize("num_clients", [1, 2, 27, 50, 100, 300])
+def test_expected_speed_of_many_clients_of_one_law(num_clients):
+    """The largest of n uniform latencies has the distribution function F^n, which is steep at its end."""
+    slow = 10.0 * FLOOR
+
+    def cdf(x):
+        return np.clip((x - FLOOR) / (slow - FLOOR), 0, 1) * np.ones(num_clients)
+
+    speed_of = expected_regret.expected_speed(cdf, FLOOR)
+    for size in {1, num_clients // 2, num_clients} - {0}:
+        tail = np.geomspace(1e-8, 1, 400)[::-1] * (slow - FLOOR)
+        points, weights = np.polynomial.legendre.leggauss(20)
+        low, high = (
+            np.concatenate([[FLOOR], slow - tail[1:]])[:, None],
+            (slow - np.append(tail[1:], 0))[:, None],
+        )
+        x = (low + high) / 2 + (high - low) / 2 * points
+        chance = ((x - FLOOR) / (slow - FLOOR)) ** size
+        # By parts, E[τ_min / max τ] is the integral of τ_min F(x)^n / x², plus τ_min / slow.
+        exact = FLOOR / slow + (FLOOR * chance / x**2 * weights * (high - low) / 2).sum()
+        assert speed_of(np.arange(size)[None])[0] == pytest.approx(exact, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_expected_speed_is_that_of_adaptive_quadrature(name):
     law = law_named(name)

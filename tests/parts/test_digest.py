@@ -248,26 +248,15 @@ CHANGES = {
         "FAST = ['a > ', '@LIMIT']\ndef C():\n    return B.query(''.join(FAST))",
         "len(C())",
     ),
-    "a constant in a query of SQL": (
-        "T = [1.0] * {v}\nclass B:\n    def sql(self, text):\n        return eval(text.split()[-1])\n"
-        "def C():\n    return len(B().sql('SELECT * FROM T'))",
-        "C()",
+    "the members of a set of an enumeration": (
+        "class B(enum.Enum):\n    A, D, E = 1, 2, 3\nC = set(list(B)[:{v}])",
+        "sum(one.value for one in C)",
     ),
-    "a constant in a part of an expression": (
-        "D = {v}\ndef C():\n    return eval(f'D * {{len(str(1))}}')",
-        "C()",
-    ),
-    "a constant in indented code": (
-        "import textwrap\nD = {v}\ndef C():\n    space = {{}}\n"
-        "    exec(textwrap.dedent('\\n    x = 1\\n    y = D\\n'), globals(), space)\n    return space['y']",
-        "C()",
-    ),
-    "a constant that pandas evaluates": (
-        "import pandas as pd\nD = {v}\ndef C():\n    return pd.eval('D * 2')",
-        "C()",
+    "an object that only a set holds": (
+        "class B:\n    def __init__(self, at):\n        self.at = at\nC = {{(B({v}), B(3))}}",
+        "sum(one.at for pair in C for one in pair)",
     ),
     "the first constant of a function": ("def C():\n    'a{v}'\n    return len('a{v}' + 'b' * {v})", "C()"),
-    "a name that is evaluated": ("D = {v}\nNAME = 'D'\ndef C():\n    return eval(NAME)", "C()"),
     "the name of a function": (
         "def low(x):\n    return x\ndef high(x):\n    return x\nC = [low, high][{v} - 1]",
         "dict(low=1, high=2)[C.__name__]",
@@ -282,7 +271,6 @@ CHANGES = {
         "class C:\n    at: [int, float][{v} - 1]",
         "C.__annotations__['at'](2.5)",
     ),
-    "a constant in text that is evaluated": ("C = {v}", "eval('C * 2')"),
     "a class of attrs": (
         "import attrs\n@attrs.frozen\nclass B:\n    at: float = 1.0\nC = B({v}.0)",
         "C.at + len({{C}})",
@@ -559,6 +547,18 @@ def test_a_digest_is_the_same_in_every_process():
             ".*a ReferenceType",
         ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
+        ("def C():\n    return eval('D')", "C, a function that evaluates text by eval"),
+        ("run = exec\nC = [lambda: run('D')]", r"C\[0\], a function that evaluates text by exec"),
+        *(
+            (text, "C, a function that evaluates text by pandas.eval")
+            for text in (
+                "import pandas as pd\ndef C():\n    return [pd.eval(f'D * {at}') for at in (1, 2)]",
+                "from pandas import eval as run\ndef C():\n    return run('D')",
+                "def C():\n    import pandas\n    def at():\n        return pandas.eval('D')\n    return at",
+                "def C():\n    from pandas import eval as run\n    return run('D')",
+            )
+        ),
+        ("def C(base):\n    return base.sql('SELECT * FROM D')", "C, a function that evaluates text by sql"),
     ],
 )
 def test_what_has_no_content_is_refused_by_its_name(made, named):
@@ -686,11 +686,12 @@ def test_descriptions_do_not_count():
     assert len(found) == 1
 
 
-def test_methods_evaluate_no_names_of_variables():
-    """Only functions of Python and of modules do, and methods of pandas a name after an @."""
+def test_functions_of_ones_own_and_methods_evaluate_no_text():
+    """Only functions of Python and of libraries do, and methods of pandas a name after an @."""
     made = (
-        "class Curve:\n    def evaluate(self, x):\n        return 1\n"
-        "curve = Curve()\ndef C():\n    return curve.evaluate('loss - best')\n"
+        "class Curve:\n    def evaluate(self, x):\n        return 1\n    sql = evaluate\n"
+        "curve = Curve()\ndef evaluate(x):\n    return 1\ndef C(eval=evaluate):\n"
+        "    return curve.evaluate('loss - best') + evaluate('best') + eval('best') + curve.sql('best')\n"
     )
     part = define(f"{BEFORE}{made}{QUANTITY.format(reads='C()')}")
     found = digest_of(part)
@@ -835,6 +836,7 @@ def __getattr__(name):
         ("lab.deeper.helpers.C", "deeper/helpers.py"),
         ("(lambda: lab.helpers.C)()", "helpers.py"),
         ("(lambda held: held.helpers.C)(lab)", "helpers.py"),
+        ("int(TABLE.eval('a * @lab.deeper.helpers.C').sum())", "deeper/helpers.py"),
         ("lab.SCALE", "__init__.py"),
     ],
 )
@@ -859,7 +861,8 @@ def test_what_a_part_reads_from_a_package_counts(tmp_path, monkeypatch, reads, c
         importlib.invalidate_caches()
         lines = ["import lazy_lab as lab", "def read():"]
         start = f"{lines[1]}\n    {lines[0]}\n" if within else f"{lines[0]}\n{lines[1]}\n"
-        part = define(f"{BEFORE}{start}    return {reads}\n{QUANTITY.format(reads='read()')}")
+        table = "import pandas\nTABLE = pandas.DataFrame(dict(a=[1]))\n"
+        part = define(f"{BEFORE}{table}{start}    return {reads}\n{QUANTITY.format(reads='read()')}")
         found.append(digest_of(part))
         assert part.function(None) == scale
         importlib.import_module("lazy_lab.drawing")
