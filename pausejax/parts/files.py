@@ -28,7 +28,7 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
 
     Args:
       path: a .npy file, or else a text file with commas. A first line without numbers is a heading. A first
-        line that numbers the columns (0, 1, 2, …) is refused.
+        line that numbers the columns (0, 1, 2, …) is refused, and so is one of whole numbers above decimals.
       columns: the number of columns, one for each client; None allows any number.
 
     Returns:
@@ -86,6 +86,12 @@ def _text(path: Path) -> np.ndarray:
             f'its first line "{first.strip()[:40]}" may number the columns, as pandas does by default. Write '
             "the file without this line (header=False), or as .npy if these are values"
         )
+    if not skipped and _begins_with_names(first, table):
+        raise ValueError(
+            f'its first line "{first.strip()[:40]}" has whole numbers only, unlike all other lines, and may '
+            "name the columns. Write the file without this line, or with a decimal point (17.0) if these are "
+            "values"
+        )
     return table
 
 
@@ -99,6 +105,15 @@ def _begins_with_column_numbers(table: np.ndarray) -> bool:
     numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]
     is_numbered = any(np.array_equal(table[0], numbers) for numbers in numbered) if len(table) > 1 else False
     return is_numbered and not np.isin(table, (0, 1)).all()
+
+
+def _begins_with_names(line: str, table: np.ndarray) -> bool:
+    """Returns whether the first line of a table may have names of columns, such as numbers of devices.
+
+    It has at least three whole numbers, and each other row has a decimal.
+    """
+    is_whole = all(cell.strip().isdecimal() for cell in line.split(","))
+    return is_whole and table.shape[1] > 2 and len(table) > 1 and bool((table[1:] % 1).any(axis=1).all())
 
 
 def _is_row(line: str) -> bool:

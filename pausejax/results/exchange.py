@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 RESULT = "results.zarr"
 LABELS = "labels.npz"
 """The file with the labels of all planned runs; finished runs are read with it before the end of a study."""
+SEARCH = "search.json"
+"""The file of a search's folder with the options of the search."""
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
 _HEADS = {".csv": b"panel,series,", ".json": b"vega"} | dict.fromkeys((".html", ".png", ".pdf", ".svg"), b"")

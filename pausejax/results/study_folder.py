@@ -21,7 +21,7 @@ from pausejax.results.description import FILES as FILES
 from pausejax.results.description import PIECE
 from pausejax.results.description import SPEC as SPEC
 from pausejax.results.description import USED as USED
-from pausejax.results.exchange import LABELS, REPLACED, replace, result_name, version
+from pausejax.results.exchange import LABELS, REPLACED, SEARCH, replace, result_name, version
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
 from pausejax.results.folder import Folder
@@ -57,7 +57,7 @@ def prepare(
     Raises:
       SpecError: the folder holds runs or checkpoints of another spec, or another process plays another spec;
         the message shows where the specs differ. Or the folder holds a damaged result, perhaps of another
-        spec.
+        spec, or a search.
       OSError: the folder can't be made, read or written to.
     """
     folder.make()
@@ -92,6 +92,8 @@ def prepare(
 
 def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
+    if not grows and folder.exists(SEARCH):
+        raise SpecError([f"--out {folder}: holds a search, not a study. Choose another folder"])
     # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
         return Contents()
@@ -120,14 +122,17 @@ def examine(folder: Folder, plan: Plan) -> Contents:
         found = contents.read(folder, ExpectedRuns.of(plan))
         if found.whole or version(folder) == before:
             break  # else another process has replaced the result meanwhile, without a lock
-    spec = ""
+    spec, files = "", ""
     if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
             result = result_name(folder) or RESULT
-            spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
-    known, kept = plan.known, found.in_result
+            held = opened(folder, result, manifest.read(folder, result)).attrs
+            spec, files = held["spec"], held["used_files"]
+    known, kept, attributes = plan.known, found.in_result, labels.attributes_of(plan)
+    # Two files that have exchanged their contents give the same runs other labels.
+    is_equal = (spec, files) == (attributes["spec"], attributes["used_files"])
     # A saved selection of a study's runs has the spec of the whole study.
-    current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
+    current = found.whole and (known < kept or (known == kept and is_equal))
     return found._replace(current=current, result=before)
 
 

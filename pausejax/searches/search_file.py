@@ -14,12 +14,12 @@ from typing import Any
 
 from pausejax.execution import events
 from pausejax.execution.stopping import StopSignal
-from pausejax.results import study_folder
+from pausejax.results import exchange, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
 
-NAME = "search.json"
+NAME = exchange.SEARCH
 LOCK = ".searching"
 """The lock of the process that plays a search."""
 

@@ -47,6 +47,17 @@ def test_a_heading_that_numbers_the_columns_is_refused(tmp_path, columns):
     np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", columns), table)
 
 
+@pytest.mark.parametrize("rows", [[[0.5, 1.0, 0.25]], [[0.5, 2.0, 3.0], [1.0, 0.5, 2.0]]])
+def test_a_heading_of_numbers_of_devices_is_refused(tmp_path, rows):
+    table = pd.DataFrame(rows, columns=["17", "23", "42"])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match='its first line "17,23,42" has whole numbers only'):
+        read_numbers(tmp_path / "t.csv", 3)
+    lines = (tmp_path / "t.csv").read_text().replace("17,23,42", "17.0,23,42")
+    (tmp_path / "t.csv").write_text(lines)
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", 3), [[17, 23, 42], *rows])
+
+
 @pytest.mark.parametrize("rows", [[[0, 1], [1, 1]], [[0, 1, 2]], [[1, 2], [3, 4]], [[1, 2, 4], [0, 1, 2]]])
 def test_rows_that_number_no_columns_are_numbers(tmp_path, rows):
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False, header=False)

@@ -64,6 +64,28 @@ def test_a_new_name_or_label_changes_the_result_but_no_run(tmp_path):
     assert pausejax.open(tmp_path).attrs["name"] == "another title"
 
 
+def test_files_that_exchange_their_contents_exchange_their_runs(tmp_path):
+    """The runs are the same ones, so none is simulated again."""
+    folder = Folder(tmp_path / "out")
+
+    def planned(*names):
+        files = [str(tmp_path / name) for name in names]
+        network = {"K": CLIENTS, "m": SLOTS, "latency": "trace", "trace_file": files}
+        return make(seeds=2, network=network, policy=[{"name": "random"}])
+
+    def write(slow, fast):
+        for name, latency in ((slow, 9.5), (fast, 0.5)):
+            np.savetxt(tmp_path / name, np.full((2, CLIENTS), latency), delimiter=",")
+
+    write("wifi.csv", "lte.csv")
+    finish(folder, before := planned("wifi.csv", "lte.csv"))
+    write("lte.csv", "wifi.csv")
+    after = planned("wifi.csv", "lte.csv")
+    assert finish(folder, after) == (0, 0)
+    check(folder.location, after)
+    assert pausejax.open(folder.location)["identity"].values.tolist() != before.identities
+
+
 def test_a_spec_that_takes_runs_away_is_refused(tmp_path):
     finish(Folder(tmp_path), make(seeds=4))
     with pytest.raises(SpecError) as caught:

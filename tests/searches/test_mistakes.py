@@ -217,6 +217,11 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
             f"--out {tmp_path}/broken: search.json is damaged. Repeat the command that began the search, "
             "or choose another folder\n",
         )
+    # A study does not go into the folder of a search either, whose page it would leave as it is.
+    for command in ("run", "plan"):
+        typed = [command, str(tmp_path / "spec.toml"), "--set", "alpha=5"]
+        assert main([*typed, "--out", str(tmp_path / "broken")]) == 2
+        assert f"{tmp_path}/broken: holds a search, not a study" in capsys.readouterr().err
     code, said = ended("spec.toml")
     assert code == 1 and said.count("\n") == 1 and "File exists" in said
 
