@@ -52,6 +52,11 @@ def tasks_of(study: Study) -> list[Task]:
                 f"{part.where}: metric_name = {task.metric_name!r}: must be an identifier, and not the name "
                 "of another variable, coordinate, metric or key of the study"
             )
+        if client_metric_name(task) in KEPT:
+            wrong = "is the name of the clients' models in a result. Choose another name"
+            raise PartError(
+                f"{part.where}: metric_name = {task.metric_name!r}: {client_metric_name(task)} {wrong}"
+            )
         if task.metric_name == "test_accuracy" and (task.unit != "1" or not task.higher_is_better):
             wrong = "is a share, and higher is better. Choose another name"
             raise PartError(f"{part.where}: metric_name = {task.metric_name!r}: {wrong}")

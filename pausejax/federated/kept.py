@@ -39,7 +39,7 @@ def vectors(
       share: float32 [runs, K], |D_k| / |D|.
     """
     runs = len(share)
-    if memory.trained is None:
+    if memory.trained is None and _starts_unchanged(learning):
         leaves = (np.asarray(leaf)[:runs].reshape(runs, -1) for leaf in jax.tree.leaves(weights))
         return Vectors(np.concatenate(list(leaves), axis=1), None)
     models, clients = [], []
@@ -104,20 +104,31 @@ def is_own(learning: Learning) -> list[bool]:
     Parameters may differ if the algorithm's `start` computes them from the client's state. Batch norm's
     statistics may differ if clients keep them.
     """
-    weights = _shapes(learning)
-    server, client = learning.states
-    values = learning.shapes_of(learning.algorithm)
-
-    def start(client: Any, params: Any, server: Any, values: Values) -> list[jax.Array]:
-        return jax.tree.leaves(learning.build_algorithm(values).start(params, server, client))
-
-    jaxpr = jax.make_jaxpr(start)(client, weights.params, server, values).jaxpr
-    reached = set(jaxpr.invars[: len(jax.tree.leaves(client))])
+    weights, jaxpr = _shapes(learning), _start(learning)
+    reached = set(jaxpr.invars[: len(jax.tree.leaves(learning.states[1]))])
     for equation in jaxpr.eqns:
         if any(not isinstance(var, Literal) and var in reached for var in equation.invars):
             reached.update(equation.outvars)
     params = [not isinstance(var, Literal) and var in reached for var in jaxpr.outvars]
     return params + [learning.keeps_statistics] * len(jax.tree.leaves(weights.statistics))
+
+
+def _starts_unchanged(learning: Learning) -> bool:
+    """Returns whether the algorithm's `start` returns the global model."""
+    jaxpr, before = _start(learning), len(jax.tree.leaves(learning.states[1]))
+    return jaxpr.outvars == jaxpr.invars[before : before + len(jaxpr.outvars)]
+
+
+def _start(learning: Learning) -> Any:
+    """Returns the algorithm's `start` as a jaxpr of a client's state, parameters, the server's state and
+    values."""
+    server, client = learning.states
+
+    def start(client: Any, params: Any, server: Any, values: Values) -> list[jax.Array]:
+        return jax.tree.leaves(learning.build_algorithm(values).start(params, server, client))
+
+    values = learning.shapes_of(learning.algorithm)
+    return jax.make_jaxpr(start)(client, _shapes(learning).params, server, values).jaxpr
 
 
 def lengths(learning: Learning) -> tuple[int, int]:

@@ -39,6 +39,9 @@ class Model(NamedTuple):
     Statistics change only in training."""
     convolutional: bool = False
     has_statistics: bool = False
+    """Whether training changes any of the statistics."""
+    constant: tuple[bool, ...] = ()
+    """For each array of the statistics, whether training never changes it."""
 
 
 class Redrawn(NamedTuple):
@@ -75,15 +78,15 @@ def adapt(
     for leaf in jax.tree.leaves(weights):
         if leaf.dtype != jnp.float32:
             raise PartError(f"{part.where}: parameters and statistics must be float32, not {leaf.dtype}")
-    for training in (True, False):
+    constant: list[bool] = []
+    for training in (False, True):
         try:
-            outputs, statistics = jax.eval_shape(
+            closed, (outputs, statistics) = jax.make_jaxpr(
                 lambda weights, inputs, training=training: made.apply(
                     *weights, inputs, key=jax.random.key(0), training=training
                 ),
-                weights,
-                example,
-            )
+                return_shape=True,
+            )(weights, example)
         except Exception as error:
             raise PartError(_misfit(part, example, error)) from error
         shape = getattr(outputs, "shape", None)
@@ -96,9 +99,13 @@ def adapt(
         before: Any = jax.tree.structure(weights.statistics)
         if jax.tree.structure(statistics) != before:
             raise PartError(f"{part.where}: its statistics must keep their structure when it is applied")
+        given = closed.jaxpr.invars[len(jax.tree.leaves(weights.params)) :]
+        returned = closed.jaxpr.outvars[len(jax.tree.leaves(outputs)) :]
+        constant = [one is other for one, other in zip(given, returned, strict=False)]
     return made._replace(
         convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
-        has_statistics=bool(jax.tree.leaves(weights.statistics)),
+        has_statistics=not all(constant),
+        constant=tuple(constant),
     )
 
 

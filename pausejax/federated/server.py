@@ -119,7 +119,11 @@ def step_server(
     params, state = jax.vmap(step)(weights.params, upload.params, memory, hyper, arrived, anyone)
     if learning.keeps_statistics or not learning.model.has_statistics:
         return weights._replace(params=params), state
-    statistics = jax.tree.map(jnp.add, weights.statistics, upload.statistics)
+    # Noise does not change the constants of a model, such as a table of positions.
+    leaves, structure = jax.tree.flatten(weights.statistics)
+    changes = zip(learning.model.constant, leaves, jax.tree.leaves(upload.statistics), strict=True)
+    moved = [leaf if is_constant else leaf + change for is_constant, leaf, change in changes]
+    statistics = jax.tree.unflatten(structure, moved)
     statistics = jax.tree_util.tree_map_with_path(_possible, statistics)
     kept = jax.vmap(lambda *both, anyone: jax.tree.map(partial(jnp.where, anyone), *both))
     return Weights(params, kept(statistics, weights.statistics, anyone=anyone)), state
@@ -143,14 +147,15 @@ def evaluated_weights(
       share: float32 [R, K], |D_k| / |D|.
     """
     trained = memory.trained
-    if trained is None:
-        return weights
-    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
-    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
 
     def start(params: Params, server: Any, client: Any, values: Values) -> Params:
         return learning.build_algorithm(values | files).start(params, server, client)
 
+    if trained is None:  # the state of a client has no arrays
+        params = jax.vmap(start)(weights.params, memory.server.algorithm, memory.clients.algorithm, hyper)
+        return weights._replace(params=params)
+    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
+    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
     client = jax.tree.map(partial(_mean_of_trained, weight), memory.clients.algorithm)
     params = jax.vmap(start)(weights.params, memory.server.algorithm, client, hyper)
     if not learning.keeps_statistics:

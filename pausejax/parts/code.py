@@ -11,12 +11,21 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausejax.parts.origin import is_foreign, is_foreign_spec
 
 _EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
 """Names of functions of Python and of libraries that evaluate a text, such as `pandas.eval`."""
+
+
+class Lookups(NamedTuple):
+    """Names that the code of some values looks up."""
+
+    names: set[str]
+    """Names of global variables, attributes and modules."""
+    in_queries: set[str]
+    """Names after an @ in texts."""
 
 
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:

@@ -10,11 +10,19 @@ import hashlib
 import inspect
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pausejax.parts.code import constants_of, evaluator_of, globals_of, imports_of, names_after_at, steps_of
+from pausejax.parts.code import (
+    Lookups,
+    constants_of,
+    evaluator_of,
+    globals_of,
+    imports_of,
+    names_after_at,
+    steps_of,
+)
 from pausejax.parts.origin import is_foreign, is_named_by_library, is_of_library
 from pausejax.parts.values import (
     CODE,
@@ -36,18 +44,11 @@ from pausejax.parts.values import (
     registered_with,
 )
 
+_MOST_VISITS = 10_000  # of members of sets; members that hold each other are visited often
+
 
 class NoDigest(Exception):
     """A value has no digest; the message names the value."""
-
-
-class Lookups(NamedTuple):
-    """Names that the code of some values looks up."""
-
-    names: set[str]
-    """Names of global variables, attributes and modules."""
-    in_queries: set[str]
-    """Names after an @ in texts."""
 
 
 class Content:
@@ -66,12 +67,18 @@ class Content:
         """The number of each object that code can tell from an equal one, by its id."""
         self._numbered = len(self.numbers)
         self.read: Lookups = Lookups(set(), set())
+        self.jitted: list[Any] = []
+        """The jitted functions of the session among the added values."""
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
         self._lowest = 0
         """The place in `_open` of the first object that the current one reaches."""
         self._done: dict[int, str] = {}
+        self._free: dict[int, str] = {}
+        """Digests of objects that reach no object with a number. The members of all sets share them."""
+        self._numbers_put = 0
+        self._visits: list[str] = []  # to members of sets that reach objects with a number
         self._alive: list[Any] = last._alive if last else []
 
     def is_complete(self) -> bool:
@@ -99,14 +106,19 @@ class Content:
                 self.read.in_queries.update(names_after_at(value))
             return
         key = id(value)
+        if key in self._free:
+            self._put("object", self._free[key])
+            return
         if has_identity(value):
             self._put("the", self.numbers.setdefault(key, len(self.numbers)))
+            self._numbers_put += 1
         if key in self._open:
             place = self._open[key]
             self._put("again", len(self._open) - place)
             self._lowest = min(self._lowest, place)
         elif key in self._done:
             self._put("object", self._done[key])
+            self._numbers_put += 1
         else:
             self._put("object", self._close(value, name))
 
@@ -114,7 +126,7 @@ class Content:
         """Returns the digest of an object, and keeps it if the object reaches nothing that is being added."""
         self._alive.append(value)  # if it were freed, another value could get its id
         place = self._open[id(value)] = len(self._open)
-        outer = self.found, self._lowest
+        outer, before = (self.found, self._lowest), self._numbers_put
         self.found, self._lowest = hashlib.sha256(), place
         try:
             self._add_one(value, name)
@@ -123,7 +135,7 @@ class Content:
             raise error if isinstance(error, NoDigest) else NoDigest(f"{name}, a {kind}") from error
         digest, lowest = self.found.hexdigest(), self._lowest
         if lowest == place:
-            self._done[id(value)] = digest
+            (self._free if self._numbers_put == before else self._done)[id(value)] = digest
             for one in [*self._open][place:]:
                 del self._open[one]
         self.found, self._lowest = outer[0], min(outer[1], lowest)
@@ -180,7 +192,10 @@ class Content:
         content.found, content._open = hashlib.sha256(), {**self._open}
         content._done, content.numbers = {**self._done}, {**self.numbers}
         content.add(member, name)
-        self._lowest = content._lowest
+        self._visits += [name] * (content._numbers_put > self._numbers_put)
+        self._lowest, self._numbers_put = content._lowest, content._numbers_put
+        if len(self._visits) > _MOST_VISITS:
+            raise NoDigest(f"{name}, a set whose members hold each other")
         return content.found.hexdigest()
 
     def _add_all(self, values: Mapping[str, Any], name: str) -> None:
@@ -269,6 +284,8 @@ class Content:
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
+            if hasattr(value, "clear_cache") and not is_foreign(str(value.__module__)):
+                self.jitted.append(value)
             self.add(wrapped, name)
             self._add_all(beside_wrapped(value) if is_of_library(type(value)) else {}, name)
         elif not is_of_process(value):

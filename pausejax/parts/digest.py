@@ -22,10 +22,21 @@ def digest_of(part: Part) -> str:
     Raises:
       PartError: the part reaches a value that has no digest.
     """
-    if in_package(part.file):
-        return ""
+    return _reached(part).found.hexdigest() if not in_package(part.file) else ""
+
+
+def jitted_functions(part: Part) -> list[Any]:
+    """Returns the functions under `jax.jit` that a part of a session reaches.
+
+    Raises:
+      PartError: the part reaches a value that has no digest.
+    """
+    return [] if in_package(part.file) else _reached(part).jitted
+
+
+def _reached(part: Part) -> Content:
     try:
-        return _digest_of(lambda content: _add_part(content, part))
+        return _complete(lambda content: _add_part(content, part))
     except NoDigest as error:
         raise PartError(
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
@@ -36,18 +47,18 @@ def digest_of(part: Part) -> str:
 def digest_of_made(value: Any) -> str:
     """Returns the digest of an object that a part has made; "" if the object has none."""
     try:
-        return _digest_of(lambda content: content.add(value, ""))
+        return _complete(lambda content: content.add(value, "")).found.hexdigest()
     except NoDigest:
         return ""
 
 
-def _digest_of(add: Callable[[Content], None]) -> str:
+def _complete(add: Callable[[Content], None]) -> Content:
     content = Content()
     add(content)
     while not content.is_complete():
         content = Content(content)
         add(content)
-    return content.found.hexdigest()
+    return content
 
 
 def _add_part(content: Content, part: Part) -> None:

@@ -1,10 +1,10 @@
-"""Drops what JAX has traced of parts that have changed since."""
+"""Drops what JAX has traced with other values of a session."""
 
 from collections.abc import Iterable
 
 import jax
 
-from pausejax.parts.digest import digest_of
+from pausejax.parts.digest import digest_of, jitted_functions
 from pausejax.parts.part import PartError
 from pausejax.parts.registry import registered_parts
 
@@ -16,11 +16,12 @@ They are as global as the caches of JAX.
 
 
 def forget_changed(used: Iterable[tuple[str, str]]) -> None:
-    """Clears JAX's caches if a part of one's own is new, or a part has changed since this process traced it.
+    """Drops traces of a session's functions that may have read other values than the session has now.
 
     JAX recognizes a function by its identity. So it does not trace a function again after a notebook has
-    changed a global value that the function reads. Parts may share such a function. So all parts that have
-    been traced are compared, and a new part may call functions that JAX has traced before.
+    changed a global value that the function reads. Jitted functions are always traced again, because the
+    session may have called one while a value was another. If a part is new, or has changed since this process
+    traced it, all caches of JAX are cleared: parts may share functions that are not jitted.
 
     Args:
       used: categories and names of the parts that are about to be traced. Parts of files of `use` do not
@@ -38,6 +39,9 @@ def forget_changed(used: Iterable[tuple[str, str]]) -> None:
         except PartError:
             if (category, name) in used:
                 raise
+    for at in used & now.keys():
+        for function in jitted_functions(registered_parts().of(at[0])[at[1]]):
+            function.clear_cache()
     if now != _traced:
         jax.clear_caches()
         _traced.clear()

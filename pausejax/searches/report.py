@@ -4,7 +4,7 @@ Charts and page are made only from the record of the search, so they can be made
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import xarray as xr
@@ -200,7 +200,12 @@ def _slices(record: Record) -> Chart:
         along = [one.values[dimension.name] for one in group]
         label = f"{dimension.words} {dimension.symbol}".rstrip()
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in along):
-            x, places = Axis(label, "log" if dimension.log else "linear"), np.array(along, np.float64)
+            places = np.array(along, np.float64)
+            # Another policy may have a fixed value of 0.
+            low = places[places > 0].min(initial=np.inf)
+            scale: Literal["linear", "log", "symlog"]
+            scale = "linear" if not dimension.log else "log" if (places > 0).all() else "symlog"
+            x = Axis(label, scale, linear=low if scale == "symlog" else 1.0)
         else:
             names = sorted(set(map(str, along)))
             x, places = Axis(label, names=tuple(names)), np.array([names.index(str(one)) for one in along])
@@ -259,7 +264,9 @@ def _settings(record: Record) -> Table:
     broken = np.array([one.broken for one in record.trials], bool)
     headings = ["setting", *(dim.symbol or dim.words for dim in record.dimensions)]
     headings += (
-        [metric.name for metric in record.metrics] + ["rounds"] + ["breaks a constraint"] * bool(broken.any())
+        [metric.label for metric in record.metrics]
+        + ["rounds"]
+        + ["breaks a constraint"] * bool(broken.any())
     )
     rows = []
     for place in np.lexsort((-points, np.isnan(points), broken))[:MOST_RUNS]:

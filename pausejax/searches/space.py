@@ -164,7 +164,9 @@ def space_of(study: Study) -> Space:
         group_of = {name: group for group in groups for name in group}
         found: dict[str, Dimension] = {}
         for name, axis in axes.items():
-            own = f"{policy.label}: " if name in policy.axes else ""
+            # Without a parameter that the policy's table fixes, a zipped group has other rows.
+            cut = any(name in group and not policy.axes.keys().isdisjoint(group) for group in study.zipped)
+            own = f"{policy.label}: " if cut or name in policy.axes else ""
             if name not in read or (not isinstance(axis, Range) and len(axis) == 1):
                 continue
             if isinstance(axis, Range):

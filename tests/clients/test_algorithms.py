@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen
 
+import pausejax
 from pausejax import data, parts
 from pausejax.clients import loop as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import DataCache
 from pausejax.devices import runs_mesh
-from pausejax.federated.algorithms import fedper
+from pausejax.federated.algorithms import Algorithm, fedper
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -246,6 +248,56 @@ def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_start_that_reads_the_servers_state_is_what_is_evaluated_and_kept():
+    """An unused state of clients changes nothing. Constants of a model have no noise of the clients."""
+
+    def made(client):
+        def start(params, server, _):
+            return jax.tree.map(lambda leaf, moved: leaf + 5 * moved, params, server)
+
+        def combine(mean, params, server, arrived):
+            return mean, jax.tree.map(lambda moved, step: 0.5 * moved + step, server, mean)
+
+        return Algorithm(
+            init=lambda params: (jax.tree.map(jnp.zeros_like, params), client), start=start, combine=combine
+        )
+
+    @parts.algorithm
+    def ahead() -> Algorithm:
+        return made(())
+
+    @parts.algorithm
+    def ahead_with_state() -> Algorithm:
+        return made(jnp.float32(0))
+
+    class Shifted(linen.Module):
+        outputs: int
+
+        @linen.compact
+        def __call__(self, x):
+            x = x.reshape(len(x), -1)
+            table = self.variable("constants", "positions", lambda: jnp.arange(float(x.shape[1])))
+            return linen.Dense(self.outputs)(x + 0.1 * table.value[None])
+
+    @parts.model
+    def shifted(*, num_outputs: int) -> linen.Module:
+        return Shifted(num_outputs)
+
+    small = {"rounds": 4, "eval_every": 1, "num_clients": 4, "clients_per_round": 2, "seeds": 2}
+    small |= {"train_samples": 80, "keep_models": True, "model": "shifted"}
+    names = ("ahead", "ahead_with_state")
+    one, other = (pausejax.simulate("random", federated_algorithm=name, **small) for name in names)
+    np.testing.assert_allclose(one["test_loss"], other["test_loss"], rtol=1e-5)
+    for result in (one, other):
+        for model in pausejax.models(result):
+            (positions,) = jax.tree.leaves(model.weights.statistics)
+            np.testing.assert_array_equal(positions, np.arange(positions.size))
+    np.testing.assert_allclose(one["final_model"], other["final_model"], rtol=1e-5)
+    plain = pausejax.simulate("random", **small)
+    assert not np.allclose(one["final_model"], plain["final_model"])
+
+
 def test_scaffold_begins_as_fedavg():
     """Control variates are 0 in round 1: the same bits."""
     plain, controlled = (play(name, rounds=1)[0][1].params.params for name in ("fedavg", "scaffold"))

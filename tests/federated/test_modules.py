@@ -61,6 +61,47 @@ def inputs(seed=0, count=6):
     return np.random.default_rng(seed).normal(2, 3, (count, 4)).astype(np.float32)
 
 
+class Positions(linen.Module):
+    outputs: int
+
+    @linen.compact
+    def __call__(self, x, train):
+        table = self.variable("constants", "positions", lambda: jnp.arange(4.0))
+        x = linen.BatchNorm(use_running_average=not train)(x + table.value[None])
+        return linen.Dense(self.outputs)(x)
+
+
+class NnxPositions(nnx.Module):
+    def __init__(self, outputs, rngs):
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+        self.positions = nnx.Variable(jnp.arange(4.0))
+        self.dense = nnx.Linear(4, outputs, rngs=rngs)
+
+    def __call__(self, x):
+        return self.dense(self.norm(x + self.positions[...][None]))
+
+
+def linen_positions(*, num_outputs: int):
+    return Positions(num_outputs)
+
+
+def nnx_positions(*, num_outputs: int, rngs: nnx.Rngs):
+    return NnxPositions(num_outputs, rngs)
+
+
+@pytest.mark.parametrize("function", [linen_positions, nnx_positions])
+def test_what_training_never_changes_is_constant(function):
+    model = build(function)
+    statistics = jax.jit(model.init)(jax.random.key(0)).statistics
+    known = zip(jax.tree.leaves(statistics), model.constant, strict=True)
+    assert sorted((float(leaf.sum()), is_constant) for leaf, is_constant in known) == [
+        (0.0, False),
+        (4.0, False),
+        (6.0, True),
+    ]
+    assert model.has_statistics
+
+
 @pytest.mark.parametrize("function", [linen_norm, nnx_norm, nnx_switched])
 def test_batch_norm_trains_on_the_minibatch_and_evaluates_on_running_statistics(function):
     model = build(function)

@@ -547,6 +547,11 @@ def test_a_digest_is_the_same_in_every_process():
             ".*a ReferenceType",
         ),
         ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
+        (
+            "class B:\n    pass\nC = [B() for _ in range(30)]\nfor at, one in enumerate(C):\n"
+            "    one.near = {C[(at + step) % 30] for step in (-2, -1, 1, 2)}",
+            ".*a set whose members hold each other",
+        ),
         ("def C():\n    return eval('D')", "C, a function that evaluates text by eval"),
         ("run = exec\nC = [lambda: run('D')]", r"C\[0\], a function that evaluates text by exec"),
         *(
@@ -1035,6 +1040,29 @@ def test_a_changed_constant_is_read_by_functions_that_were_traced_elsewhere(own_
         space["C"] = value
         result = pausejax.simulate("random", **small, num_clients=clients, quantities=[name])
         assert (result[name] == value).all()
+
+
+def test_a_look_at_another_value_is_not_what_a_study_computes_with(own_parts):
+    """The value is the first one again, but JAX has a trace of the user's call."""
+    made = (
+        "C = 1.0\n@jax.jit\ndef helper(index):\n    return C * (1 + index)\n@parts.latency\n"
+        "def ramp(*, num_clients: int) -> Law:\n    'Fixed.'\n"
+        "    def times():\n        return helper(jnp.arange(num_clients, dtype=jnp.float32))\n"
+        "    return Law(lambda key: times(), lambda reward: reward(times()))\n"
+    )
+    space = {"__name__": "notebook"}
+    exec(compile(f"{BEFORE}from pausejax.network import Law\n{made}", "<cell>", "exec"), space)
+    small = {"mode": "bandit", "rounds": 3, "clients_per_round": 2, "latency": "ramp", "seeds": 1}
+    pausejax.simulate("random", **small, num_clients=4)
+    space["C"] = 50.0
+    space["helper"](np.arange(5, dtype=np.float32))
+    space["C"] = 1.0
+    found = pausejax.simulate("random", **small, num_clients=5)
+    jax.clear_caches()
+    again = pausejax.simulate("random", **small, num_clients=5)
+    assert found["round_latency"].max() <= 5
+    for name in found:
+        np.testing.assert_array_equal(found[name], again[name])
 
 
 NET = """

@@ -289,6 +289,11 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
         ),
         (
             "task",
+            "def mine(): return tasks.classification()._replace(metric_name='test_models')",
+            "metric_name = 'test_models': client_models is the name of the clients' models in a result",
+        ),
+        (
+            "task",
             "def mine(): return tasks.classification()._replace(summary=lambda mean: mean[None])",
             "its summary must return one number",
         ),

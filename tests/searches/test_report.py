@@ -99,6 +99,24 @@ def test_slices_have_places_for_words_and_the_number_in_colour():
         assert panel.series[0].y.tolist() == [2, 9, 3] and panel.series[0].color.tolist() == [0, 1, 2]
 
 
+def test_a_fixed_value_of_0_is_drawn_beside_a_logarithmic_range():
+    rows = [(10.0, "b"), (0.0, "a"), (0.5, "b")]
+    chart = report.charts(record(rows, [(2.0,), (9.0,), (3.0,)]))["search_slices"]
+    axis = chart.panels[0].x
+    assert (axis.scale, axis.linear) == ("symlog", 0.5)
+    figure = chart.figure()
+    figure.draw_without_rendering()
+    low, high = figure.axes[0].get_xlim()
+    assert low <= 0 and high >= 10
+
+
+def test_the_table_of_settings_has_units():
+    whole = record([(1.0, "a")], [(0.25,)])
+    share = Metric("m0", "share of rounds (%)", 100.0, ".3g", True)
+    table = report._settings(whole._replace(metrics=(share,)))
+    assert table.rows[0][table.headings.index("share of rounds (%)")] == "25"
+
+
 def test_settings_without_a_value_are_drawn_as_nothing():
     drawn = report.charts(record([(1.0, "a")], [(None,)]))
     assert set(drawn) == {"search_history", "search_slices"}

@@ -247,6 +247,21 @@ def test_lists_that_are_zipped_go_together():
         assert trial.setting.values["privacy_weight"] == 2 * trial.setting.values["generalization_weight"]
 
 
+def test_a_policy_may_fix_one_of_several_zipped_parameters():
+    """Its other parameters have rows of their own, so the sampler gives them another name."""
+    document = {
+        **BANDIT,
+        "zip": [["alpha", "gamma", "privacy_budget"]],
+        "reward": {"alpha": [1.0, 10.0], "gamma": [2.0, 20.0]},
+        "privacy": {"privacy_budget": [20.0, 40.0]},
+        "policy": [{"name": "pause"}, {"name": "pause", "label": "fixed", "privacy_budget": 80.0}],
+    }
+    played = play(document, REGRET._replace(sampler="random"))
+    names = ("generalization_weight", "privacy_weight", "privacy_budget")
+    found = {tuple(trial.setting.values[name] for name in names) for trial in played.trials}
+    assert found == {(1.0, 2.0, 20.0), (10.0, 20.0, 40.0), (1.0, 2.0, 80.0), (10.0, 20.0, 80.0)}
+
+
 def test_several_objectives_leave_a_front():
     metrics = ("cumulative_pseudo_regret", "max_leakage")
     played = play(BANDIT, REGRET._replace(metrics=metrics, sampler="nsga2"))
