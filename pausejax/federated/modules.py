@@ -39,7 +39,6 @@ class Model(NamedTuple):
     Statistics change only in training."""
     convolutional: bool = False
     has_statistics: bool = False
-    """Whether training changes any of the statistics."""
     constant: tuple[bool, ...] = ()
     """For each array of the statistics, whether training never changes it."""
 
@@ -104,7 +103,7 @@ def adapt(
         constant = [one is other for one, other in zip(given, returned, strict=False)]
     return made._replace(
         convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
-        has_statistics=not all(constant),
+        has_statistics=bool(constant),
         constant=tuple(constant),
     )
 

@@ -37,14 +37,13 @@ from pausejax.parts.values import (
     is_array,
     is_content,
     is_of_process,
+    is_own_jitted,
     library_of,
     numbers_of,
     pytree_functions,
     reduced,
     registered_with,
 )
-
-_MOST_VISITS = 10_000  # of members of sets; members that hold each other are visited often
 
 
 class NoDigest(Exception):
@@ -67,17 +66,15 @@ class Content:
         """The number of each object that code can tell from an equal one, by its id."""
         self._numbered = len(self.numbers)
         self.read: Lookups = Lookups(set(), set())
-        self.jitted: list[Any] = []
-        """The jitted functions of the session among the added values."""
+        self.jitted: list[Any] = []  # functions of the session under `jax.jit`
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}
-        self._lowest = 0
-        """The place in `_open` of the first object that the current one reaches."""
+        self._lowest = 0  # the place in `_open` of the first object that the current one reaches
         self._done: dict[int, str] = {}
         self._free: dict[int, str] = {}
-        """Digests of objects that reach no object with a number. The members of all sets share them."""
-        self._numbers_put = 0
+        """Digests of objects that neither have nor reach a number or a cycle. Members of sets share them."""
+        self._ties = 0  # how many numbers and cycles have been added
         self._visits: list[str] = []  # to members of sets that reach objects with a number
         self._alive: list[Any] = last._alive if last else []
 
@@ -109,24 +106,28 @@ class Content:
         if key in self._free:
             self._put("object", self._free[key])
             return
+        before = self._ties
         if has_identity(value):
             self._put("the", self.numbers.setdefault(key, len(self.numbers)))
-            self._numbers_put += 1
+            self._ties += 1
         if key in self._open:
             place = self._open[key]
             self._put("again", len(self._open) - place)
             self._lowest = min(self._lowest, place)
+            self._ties += 1
         elif key in self._done:
             self._put("object", self._done[key])
-            self._numbers_put += 1
+            self._ties += 1
         else:
             self._put("object", self._close(value, name))
+            if self._ties == before:
+                self._free[key] = self._done[key]
 
     def _close(self, value: Any, name: str) -> str:
         """Returns the digest of an object, and keeps it if the object reaches nothing that is being added."""
         self._alive.append(value)  # if it were freed, another value could get its id
         place = self._open[id(value)] = len(self._open)
-        outer, before = (self.found, self._lowest), self._numbers_put
+        outer = self.found, self._lowest
         self.found, self._lowest = hashlib.sha256(), place
         try:
             self._add_one(value, name)
@@ -135,7 +136,7 @@ class Content:
             raise error if isinstance(error, NoDigest) else NoDigest(f"{name}, a {kind}") from error
         digest, lowest = self.found.hexdigest(), self._lowest
         if lowest == place:
-            (self._free if self._numbers_put == before else self._done)[id(value)] = digest
+            self._done[id(value)] = digest
             for one in [*self._open][place:]:
                 del self._open[one]
         self.found, self._lowest = outer[0], min(outer[1], lowest)
@@ -192,9 +193,9 @@ class Content:
         content.found, content._open = hashlib.sha256(), {**self._open}
         content._done, content.numbers = {**self._done}, {**self.numbers}
         content.add(member, name)
-        self._visits += [name] * (content._numbers_put > self._numbers_put)
-        self._lowest, self._numbers_put = content._lowest, content._numbers_put
-        if len(self._visits) > _MOST_VISITS:
+        self._visits += [name] * (content._ties > self._ties)
+        self._lowest, self._ties = content._lowest, content._ties
+        if len(self._visits) > 10_000:
             raise NoDigest(f"{name}, a set whose members hold each other")
         return content.found.hexdigest()
 
@@ -284,8 +285,7 @@ class Content:
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
-            if hasattr(value, "clear_cache") and not is_foreign(str(value.__module__)):
-                self.jitted.append(value)
+            self.jitted += [value] if is_own_jitted(value) else []
             self.add(wrapped, name)
             self._add_all(beside_wrapped(value) if is_of_library(type(value)) else {}, name)
         elif not is_of_process(value):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.parts.origin import is_of_library
+from pausejax.parts.origin import is_foreign, is_of_library
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
@@ -213,6 +213,12 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
         kept = value.__getstate__()
         return {key: kept[key] for key in found if key in kept}
     return found
+
+
+def is_own_jitted(value: Any) -> bool:
+    """Returns whether a value is a function of the session, or with an argument of it, under `jax.jit`."""
+    home = str(getattr(getattr(value, "__wrapped__", None), "__module__", ""))
+    return hasattr(value, "clear_cache") and (home == "functools" or not is_foreign(home))
 
 
 def numbers_of(array: Any) -> np.ndarray:

@@ -249,8 +249,12 @@ CHANGES = {
         "len(C())",
     ),
     "the members of a set of an enumeration": (
-        "class B(enum.Enum):\n    A, D, E = 1, 2, 3\nC = set(list(B)[:{v}])",
-        "sum(one.value for one in C)",
+        "class B(str, enum.Enum):\n    A, D, E = 'a', 'd', 'e'\nC = set(list(B)[: {v} + 1])",
+        "sum(len(one.value) for one in C)",
+    ),
+    "which of two objects stands in a place": (
+        "class B:\n    pass\nA, D = B(), B()\nC = [A, D, [A, D][{v} - 1]]",
+        "int(C[0] is C[2])",
     ),
     "an object that only a set holds": (
         "class B:\n    def __init__(self, at):\n        self.at = at\nC = {{(B({v}), B(3))}}",
@@ -602,11 +606,12 @@ def test_a_cell_that_is_run_again_unchanged_changes_nothing(cell):
 
 
 @pytest.mark.slow
-def test_a_set_of_functions_that_call_each_other_has_one_digest():
+def test_sets_of_what_names_each_other_have_one_digest():
     """Whatever their addresses are, by which the set is ordered."""
     text = (
         "def even(n):\n    return n == 0 or odd(n - 1)\ndef odd(n):\n    return n != 0 and even(n - 1)\n"
-        "C = {even, odd}\n"
+        "class A:\n    def made(self):\n        return B\nclass B:\n    def made(self):\n        return A\n"
+        "C = [{even, odd}, {A, B}, {('a', A), ('b', B)}, {frozenset([even]), frozenset([odd])}]\n"
     )
     code = (
         "from tests.parts.test_digest import *\nwaste = [lambda: n for n in range(int(sys.argv[1]))]\n"
