@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen
+from jax.extend.core import Literal
 
 from pausejax.parts import Part, PartError
 
@@ -98,14 +99,28 @@ def adapt(
         before: Any = jax.tree.structure(weights.statistics)
         if jax.tree.structure(statistics) != before:
             raise PartError(f"{part.where}: its statistics must keep their structure when it is applied")
-        given = closed.jaxpr.invars[len(jax.tree.leaves(weights.params)) :]
-        returned = closed.jaxpr.outvars[len(jax.tree.leaves(outputs)) :]
-        constant = [one is other for one, other in zip(given, returned, strict=False)]
+        returned = _passed_on(closed.jaxpr)[len(jax.tree.leaves(outputs)) :]
+        first = len(jax.tree.leaves(weights.params))
+        constant = [place == at for at, place in enumerate(returned, first)]
     return made._replace(
         convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
         has_statistics=bool(constant),
         constant=tuple(constant),
     )
+
+
+def _passed_on(jaxpr: Any) -> list[int | None]:
+    """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed."""
+    found = {var: place for place, var in enumerate(jaxpr.invars)}
+    for equation in jaxpr.eqns:
+        if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2"):
+            continue
+        inner = equation.params["jaxpr"]
+        for var, place in zip(equation.outvars, _passed_on(getattr(inner, "jaxpr", inner)), strict=True):
+            given = None if place is None else equation.invars[place]
+            if not isinstance(given, Literal) and given in found:
+                found[var] = found[given]
+    return [None if isinstance(var, Literal) else found.get(var) for var in jaxpr.outvars]
 
 
 def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any]) -> Model:

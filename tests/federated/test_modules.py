@@ -61,13 +61,19 @@ def inputs(seed=0, count=6):
     return np.random.default_rng(seed).normal(2, 3, (count, 4)).astype(np.float32)
 
 
+class Table(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return x + self.variable("constants", "positions", lambda: jnp.arange(4.0)).value[None]
+
+
 class Positions(linen.Module):
     outputs: int
+    table: type[linen.Module] = Table
 
     @linen.compact
     def __call__(self, x, train):
-        table = self.variable("constants", "positions", lambda: jnp.arange(4.0))
-        x = linen.BatchNorm(use_running_average=not train)(x + table.value[None])
+        x = linen.BatchNorm(use_running_average=not train)(self.table()(x))
         return linen.Dense(self.outputs)(x)
 
 
@@ -85,11 +91,21 @@ def linen_positions(*, num_outputs: int):
     return Positions(num_outputs)
 
 
+def linen_positions_traced(*, num_outputs: int):
+    return Positions(num_outputs, linen.jit(Table))
+
+
+def linen_positions_recomputed(*, num_outputs: int):
+    return Positions(num_outputs, linen.remat(Table))
+
+
 def nnx_positions(*, num_outputs: int, rngs: nnx.Rngs):
     return NnxPositions(num_outputs, rngs)
 
 
-@pytest.mark.parametrize("function", [linen_positions, nnx_positions])
+@pytest.mark.parametrize(
+    "function", [linen_positions, linen_positions_traced, linen_positions_recomputed, nnx_positions]
+)
 def test_what_training_never_changes_is_constant(function):
     model = build(function)
     statistics = jax.jit(model.init)(jax.random.key(0)).statistics
