@@ -103,8 +103,9 @@ def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns nodes and weights of the quadrature on (0, 1].
 
     Intervals end at quantiles of τ_min / τ_k. The quadratures of Gauss and of Lobatto are compared over each
-    interval and over its halves. If they differ for a client, or for K clients of its law, the interval is
-    halved: the product of many smooth distribution functions may be as steep as a jump.
+    interval and over its halves. If they differ for a client, the interval is halved. It is also halved if
+    they differ for K clients with the law of one client. The product of many smooth distribution functions
+    may be as steep as a jump.
     """
     ends = {0.0, 1.0}
     for level in _LEVELS:
@@ -167,9 +168,9 @@ def _places(
 
 
 def _integrals(cdf: Cdf, min_latency: float, nodes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns integrals over each interval, float64 [intervals, 2 K].
+    """Returns the integrals of P(τ_k <= τ_min / u) and of its K-th power, float64 [intervals, 2 K].
 
-    They are those of P(τ_k <= τ_min / u), and of its power K: the probability for K clients of one law.
+    The power is the probability that K clients with the law of client k all have a latency <= τ_min / u.
     """
     below = _probabilities(cdf, min_latency / nodes.ravel()).reshape(*nodes.shape, -1)
     below = np.concatenate([below, below ** below.shape[2]], axis=2)

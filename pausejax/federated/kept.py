@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from pausejax.federated.learning import ClientStates, Learning, Memory, ServerState, Values
-from pausejax.federated.modules import Weights
+from pausejax.federated.modules import Weights, passed_on
 from pausejax.federated.server import evaluated_weights, weights_of_client
 
 
@@ -115,13 +115,16 @@ def is_own(learning: Learning) -> list[bool]:
 
 def _starts_unchanged(learning: Learning) -> bool:
     """Returns whether the algorithm's `start` returns the global model."""
-    jaxpr, before = _start(learning), len(jax.tree.leaves(learning.states[1]))
-    return jaxpr.outvars == jaxpr.invars[before : before + len(jaxpr.outvars)]
+    first = len(jax.tree.leaves(learning.states[1]))
+    returned = passed_on(_start(learning))
+    return returned == list(range(first, first + len(returned)))
 
 
 def _start(learning: Learning) -> Any:
-    """Returns the algorithm's `start` as a jaxpr of a client's state, parameters, the server's state and
-    values."""
+    """Returns the jaxpr of the algorithm's `start`.
+
+    Its inputs are the client's state, the parameters, the server's state and the traced values.
+    """
     server, client = learning.states
 
     def start(client: Any, params: Any, server: Any, values: Values) -> list[jax.Array]:

@@ -99,7 +99,7 @@ def adapt(
         before: Any = jax.tree.structure(weights.statistics)
         if jax.tree.structure(statistics) != before:
             raise PartError(f"{part.where}: its statistics must keep their structure when it is applied")
-        returned = _passed_on(closed.jaxpr)[len(jax.tree.leaves(outputs)) :]
+        returned = passed_on(closed.jaxpr)[len(jax.tree.leaves(outputs)) :]
         first = len(jax.tree.leaves(weights.params))
         constant = [place == at for at, place in enumerate(returned, first)]
     return made._replace(
@@ -109,14 +109,14 @@ def adapt(
     )
 
 
-def _passed_on(jaxpr: Any) -> list[int | None]:
+def passed_on(jaxpr: Any) -> list[int | None]:
     """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed."""
     found = {var: place for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
         if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2"):
             continue
         inner = equation.params["jaxpr"]
-        for var, place in zip(equation.outvars, _passed_on(getattr(inner, "jaxpr", inner)), strict=True):
+        for var, place in zip(equation.outvars, passed_on(getattr(inner, "jaxpr", inner)), strict=True):
             given = None if place is None else equation.invars[place]
             if not isinstance(given, Literal) and given in found:
                 found[var] = found[given]

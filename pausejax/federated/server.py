@@ -146,16 +146,14 @@ def evaluated_weights(
       files: tables that all runs share.
       share: float32 [R, K], |D_k| / |D|.
     """
-    trained = memory.trained
+    trained, weight = memory.trained, share
 
     def start(params: Params, server: Any, client: Any, values: Values) -> Params:
         return learning.build_algorithm(values | files).start(params, server, client)
 
-    if trained is None:  # the state of a client has no arrays
-        params = jax.vmap(start)(weights.params, memory.server.algorithm, memory.clients.algorithm, hyper)
-        return weights._replace(params=params)
-    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
-    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
+    if trained is not None:  # else the state of a client has no arrays
+        weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
+        weight = weight / jnp.sum(weight, axis=1, keepdims=True)
     client = jax.tree.map(partial(_mean_of_trained, weight), memory.clients.algorithm)
     params = jax.vmap(start)(weights.params, memory.server.algorithm, client, hyper)
     if not learning.keeps_statistics:

@@ -1,4 +1,4 @@
-"""Finds what the code of a function reads: global names, also in queries, and modules that it imports."""
+"""Finds the global names that the code of a function reads, also in queries, and the modules it imports."""
 
 import bisect
 import builtins
@@ -20,12 +20,12 @@ _EVALUATORS = frozenset(("eval", "evaluate", "exec", "query", "sql"))
 
 
 class Lookups(NamedTuple):
-    """Names that the code of some values looks up."""
+    """Names that code looks up."""
 
     names: set[str]
     """Names of global variables, attributes and modules."""
     in_queries: set[str]
-    """Names after an @ in texts."""
+    """Names that follow an @ in a text."""
 
 
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:
@@ -88,8 +88,8 @@ def _loads_and_stores(code: types.CodeType) -> Iterator[tuple[str, str]]:
 
 
 def _library(name: str) -> types.ModuleType | None:
-    """Returns a module of a library that code imports; None for other modules."""
-    with contextlib.suppress(Exception):  # a call of the code reports the error
+    """Imports a module of a library; returns None for a module of the user, or if the import fails."""
+    with contextlib.suppress(Exception):
         return None if _is_own(name.partition(".")[0]) else importlib.import_module(name)
     return None
 

@@ -75,7 +75,7 @@ class Content:
         self._free: dict[int, str] = {}
         """Digests of objects that neither have nor reach a number or a cycle. Members of sets share them."""
         self._ties = 0  # how many numbers and cycles have been added
-        self._visits: list[str] = []  # to members of sets that reach objects with a number
+        self._visits: list[str] = []  # to members of sets that reach numbers or cycles; copies share it
         self._alive: list[Any] = last._alive if last else []
 
     def is_complete(self) -> bool:

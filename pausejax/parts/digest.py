@@ -22,21 +22,22 @@ def digest_of(part: Part) -> str:
     Raises:
       PartError: the part reaches a value that has no digest.
     """
-    return _reached(part).found.hexdigest() if not in_package(part.file) else ""
+    return digest_and_jitted(part)[0]
 
 
-def jitted_functions(part: Part) -> list[Any]:
-    """Returns the functions under `jax.jit` that a part of a session reaches.
+def digest_and_jitted(part: Part) -> tuple[str, list[Any]]:
+    """Returns the digest of a part, and the functions under `jax.jit` that the part reaches.
+
+    They are "" and [] for a part of the package.
 
     Raises:
       PartError: the part reaches a value that has no digest.
     """
-    return [] if in_package(part.file) else _reached(part).jitted
-
-
-def _reached(part: Part) -> Content:
+    if in_package(part.file):
+        return "", []
     try:
-        return _complete(lambda content: _add_part(content, part))
+        content = _complete(lambda content: _add_part(content, part))
+        return content.found.hexdigest(), content.jitted
     except NoDigest as error:
         raise PartError(
             f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "

@@ -27,8 +27,9 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
     """Reads a table of finite numbers with a given number of columns.
 
     Args:
-      path: a .npy file, or else a text file with commas. A first line without numbers is a heading. A first
-        line that numbers the columns (0, 1, 2, …) is refused, and so is one of whole numbers above decimals.
+      path: a .npy file, or else a text file with commas. A first line without numbers is a heading. Two
+        kinds of first lines are refused: numbers of the columns (0, 1, 2, …), and whole numbers above
+        decimals.
       columns: the number of columns, one for each client; None allows any number.
 
     Returns:

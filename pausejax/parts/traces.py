@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import jax
 
-from pausejax.parts.digest import digest_of, jitted_functions
+from pausejax.parts.digest import digest_and_jitted
 from pausejax.parts.part import PartError
 from pausejax.parts.registry import registered_parts
 
@@ -34,13 +34,14 @@ def forget_changed(used: Iterable[tuple[str, str]]) -> None:
     for category, name in {*_traced, *used}:
         part = registered_parts().of(category).get(name)
         try:
-            if part and (digest := digest_of(part)):
-                now[category, name] = digest
+            digest, jitted = digest_and_jitted(part) if part else ("", [])
         except PartError:
             if (category, name) in used:
                 raise
-    for at in used & now.keys():
-        for function in jitted_functions(registered_parts().of(at[0])[at[1]]):
+            continue
+        if digest:
+            now[category, name] = digest
+        for function in jitted if (category, name) in used else ():
             function.clear_cache()
     if now != _traced:
         jax.clear_caches()

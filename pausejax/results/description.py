@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tomli_w
 
@@ -50,6 +50,15 @@ def describe(
         write_sealed(folder, FILES, files)
     for name, content in labels.copies(plan.study).items():
         folder.write(f"{USED}/{name}", content)
+
+
+def is_of(attributes: Mapping[str, object], plan: Plan) -> bool:
+    """Returns whether the attributes of a result name a plan's spec and files.
+
+    Two files that have exchanged their contents give the same runs other labels.
+    """
+    wanted = labels.attributes_of(plan)
+    return all(attributes.get(name) == wanted[name] for name in ("spec", "used_files"))
 
 
 def spec_of(folder: Folder, plan: Plan) -> str:

@@ -11,7 +11,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pausejax.results import blocks, contents, description, labels, manifest, planned
 from pausejax.results.blocks import ExpectedRuns
@@ -122,17 +122,14 @@ def examine(folder: Folder, plan: Plan) -> Contents:
         found = contents.read(folder, ExpectedRuns.of(plan))
         if found.whole or version(folder) == before:
             break  # else another process has replaced the result meanwhile, without a lock
-    spec, files = "", ""
+    held: Mapping[str, object] = {}
     if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
             result = result_name(folder) or RESULT
             held = opened(folder, result, manifest.read(folder, result)).attrs
-            spec, files = held["spec"], held["used_files"]
-    known, kept, attributes = plan.known, found.in_result, labels.attributes_of(plan)
-    # Two files that have exchanged their contents give the same runs other labels.
-    is_equal = (spec, files) == (attributes["spec"], attributes["used_files"])
+    known, kept = plan.known, found.in_result
     # A saved selection of a study's runs has the spec of the whole study.
-    current = found.whole and (known < kept or (known == kept and is_equal))
+    current = found.whole and (known < kept or (known == kept and description.is_of(held, plan)))
     return found._replace(current=current, result=before)
 
 
