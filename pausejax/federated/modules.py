@@ -113,10 +113,17 @@ def passed_on(jaxpr: Any) -> list[int | None]:
     """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed."""
     found = {var: place for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
-        if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2"):
+        if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2", "scan"):
             continue
         inner = equation.params["jaxpr"]
-        for var, place in zip(equation.outvars, passed_on(getattr(inner, "jaxpr", inner)), strict=True):
+        places = passed_on(getattr(inner, "jaxpr", inner))
+        if equation.primitive.name == "scan":
+            # What each step hands to the next one is unchanged if it keeps its place. What is scanned is
+            # unchanged if each step returns its slice.
+            constants, carried = equation.params["num_consts"], equation.params["num_carry"]
+            places[:carried] = [p if p == constants + o else None for o, p in enumerate(places[:carried])]
+            places[carried:] = [None if p is None or p < constants + carried else p for p in places[carried:]]
+        for var, place in zip(equation.outvars, places, strict=True):
             given = None if place is None else equation.invars[place]
             if not isinstance(given, Literal) and given in found:
                 found[var] = found[given]

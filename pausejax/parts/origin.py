@@ -113,11 +113,16 @@ def is_named_by_library(kind: type) -> bool:
     """
     if not is_of_library(kind):
         return False
-    found: Any = sys.modules.get(str(kind.__module__))
-    for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
     written_in_c = not isinstance(vars(kind).get("__module__"), str)
-    return found is kind or written_in_c
+    return written_in_c or named(str(kind.__module__), kind.__qualname__) is kind
+
+
+def named(module: str, name: str) -> Any:
+    """Returns what a module has under a qualified name, such as "Module.apply"; None if it has nothing."""
+    found: Any = sys.modules.get(module)
+    for one in name.split("."):
+        found = getattr(found, one, None)
+    return found
 
 
 def place_of(error: BaseException, base: Path, module: str) -> str:

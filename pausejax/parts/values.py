@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pausejax.parts.origin import is_foreign, is_of_library
+from pausejax.parts.origin import is_foreign, is_of_library, named
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
 CODE = (
@@ -216,9 +216,15 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
 
 
 def is_own_jitted(value: Any) -> bool:
-    """Returns whether a value is a function of the session, or with an argument of it, under `jax.jit`."""
-    home = str(getattr(getattr(value, "__wrapped__", None), "__module__", ""))
-    return hasattr(value, "clear_cache") and (home == "functools" or not is_foreign(home))
+    """Returns whether a value is a jitted function, and none that a library has made and named.
+
+    The jitted function of a library, such as `net.apply` of flax, may call functions of the session.
+    """
+    if not hasattr(value, "clear_cache"):
+        return False
+    wrapped = getattr(value, "__wrapped__", None)
+    home = str(getattr(wrapped, "__module__", ""))
+    return not is_foreign(home) or named(home, str(getattr(wrapped, "__qualname__", ""))) is not value
 
 
 def numbers_of(array: Any) -> np.ndarray:

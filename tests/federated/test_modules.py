@@ -9,7 +9,7 @@ from flax import linen, nnx
 
 from pausejax import parts
 from pausejax.federated import models
-from pausejax.federated.modules import _streams
+from pausejax.federated.modules import _streams, passed_on
 
 
 class LinenNorm(linen.Module):
@@ -67,6 +67,18 @@ class Table(linen.Module):
         return x + self.variable("constants", "positions", lambda: jnp.arange(4.0)).value[None]
 
 
+class RecomputedLayers(linen.Module):
+    """Three layers by a scan, each with a table of its own."""
+
+    @linen.compact
+    def __call__(self, x):
+        step = linen.remat(lambda table, x: (table(x), None))
+        layers = linen.scan(
+            step, variable_axes={"params": 0, "constants": 0}, split_rngs={"params": True}, length=3
+        )
+        return layers(Table(), x)[0]
+
+
 class Positions(linen.Module):
     outputs: int
     table: type[linen.Module] = Table
@@ -99,23 +111,58 @@ def linen_positions_recomputed(*, num_outputs: int):
     return Positions(num_outputs, linen.remat(Table))
 
 
+def linen_positions_of_layers(*, num_outputs: int):
+    return Positions(num_outputs, RecomputedLayers)
+
+
 def nnx_positions(*, num_outputs: int, rngs: nnx.Rngs):
     return NnxPositions(num_outputs, rngs)
 
 
 @pytest.mark.parametrize(
-    "function", [linen_positions, linen_positions_traced, linen_positions_recomputed, nnx_positions]
+    "function",
+    [
+        linen_positions,
+        linen_positions_traced,
+        linen_positions_recomputed,
+        linen_positions_of_layers,
+        nnx_positions,
+    ],
 )
 def test_what_training_never_changes_is_constant(function):
     model = build(function)
     statistics = jax.jit(model.init)(jax.random.key(0)).statistics
     known = zip(jax.tree.leaves(statistics), model.constant, strict=True)
-    assert sorted((float(leaf.sum()), is_constant) for leaf, is_constant in known) == [
+    of_a_layer = ((leaf.reshape(-1, 4)[0], is_constant) for leaf, is_constant in known)
+    assert sorted((float(leaf.sum()), is_constant) for leaf, is_constant in of_a_layer) == [
         (0.0, False),
         (4.0, False),
         (6.0, True),
     ]
     assert model.has_statistics
+
+
+def test_what_a_scan_changes_is_not_passed_on():
+    """A step is recomputed, so that JAX does not pass anything on by itself."""
+
+    @jax.checkpoint
+    def step(carry, slices):
+        constant, same, changed, swapped, other = carry
+        return (constant, same, changed + 1, other, swapped), (slices[0], slices[1] * 2, same)
+
+    def scanned(constant, *given):
+        def of_constant(carry, slices):
+            return step((constant, *carry), slices)
+
+        def body(carry, slices):
+            (_, *carry), found = of_constant(carry, slices)
+            return tuple(carry), found
+
+        return jax.lax.scan(body, given[:4], given[4:])
+
+    scalars, many = [jnp.ones(())] * 5, [jnp.ones(3)] * 2
+    jaxpr = jax.make_jaxpr(scanned)(*scalars, *many).jaxpr
+    assert passed_on(jaxpr) == [1, None, None, None, 5, None, None]
 
 
 @pytest.mark.parametrize("function", [linen_norm, nnx_norm, nnx_switched])

@@ -1047,10 +1047,18 @@ def test_a_changed_constant_is_read_by_functions_that_were_traced_elsewhere(own_
         assert (result[name] == value).all()
 
 
-def test_a_look_at_another_value_is_not_what_a_study_computes_with(own_parts):
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "@jax.jit\ndef helper(index):\n    return C * (1 + index)\n",
+        "class Net(nn.Module):\n    def __call__(self, index):\n        return C * (1 + index)\n"
+        "helper = functools.partial(jax.jit(Net().apply), {})\n",
+    ],
+)
+def test_a_look_at_another_value_is_not_what_a_study_computes_with(helper, own_parts):
     """The value is the first one again, but JAX has a trace of the user's call."""
     made = (
-        "C = 1.0\n@jax.jit\ndef helper(index):\n    return C * (1 + index)\n@parts.latency\n"
+        f"C = 1.0\n{helper}@parts.latency\n"
         "def ramp(*, num_clients: int) -> Law:\n    'Fixed.'\n"
         "    def times():\n        return helper(jnp.arange(num_clients, dtype=jnp.float32))\n"
         "    return Law(lambda key: times(), lambda reward: reward(times()))\n"

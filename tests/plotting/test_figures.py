@@ -201,3 +201,18 @@ def test_points_of_many_series_look_different():
         (one.get_paths()[0].vertices.tobytes(), tuple(one.get_facecolor()[0])) for one in axes.collections
     ]
     assert len(signs) == 16 == len(set(signs)) and len({shape for shape, _ in signs}) >= 15
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_that_stand_upright_leave_the_panels_their_height(width):
+    names = ("no privacy term", "pause", "sa_pause", "WIDE CAPITALS, CUT")
+    panels = []
+    for x in (Axis("policy", names=names), Axis("weight")):
+        numbers = np.arange(4.0)
+        series = (Series("settings", numbers, numbers, mark="point", color=numbers),)
+        panels.append(Panel(x, Axis("time per round (s)"), series))
+    chart = Chart("c", "", (*panels, panels[-1]), 3, Axis("number of the setting"))
+    figure = paper.figure(chart, width)
+    assert_legible(figure)
+    dots = figure.dpi
+    assert min(axes.get_window_extent().height for axes in figure.axes) > 0.6 * dots
