@@ -110,24 +110,32 @@ def adapt(
 
 
 def passed_on(jaxpr: Any) -> list[int | None]:
-    """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed."""
-    found = {var: place for place, var in enumerate(jaxpr.invars)}
+    """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed.
+
+    Looks into what `jax.jit`, `jax.checkpoint` and `jax.lax.scan` call, and follows transposed inputs.
+    """
+    found = {var: (place, tuple(range(var.aval.ndim))) for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
+        # A scan along another axis than the first one transposes its inputs, and its outputs back.
+        if equation.primitive.name == "transpose" and equation.invars[0] in found:
+            given, axes = found[equation.invars[0]]
+            found[equation.outvars[0]] = given, tuple(axes[p] for p in equation.params["permutation"])
         if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2", "scan"):
             continue
         inner = equation.params["jaxpr"]
         places = passed_on(getattr(inner, "jaxpr", inner))
         if equation.primitive.name == "scan":
-            # What each step hands to the next one is unchanged if it keeps its place. What is scanned is
-            # unchanged if each step returns its slice.
+            # A carried value is unchanged if each step returns it in the same place. A scanned array is an
+            # output if each step returns its slice.
             constants, carried = equation.params["num_consts"], equation.params["num_carry"]
             places[:carried] = [p if p == constants + o else None for o, p in enumerate(places[:carried])]
             places[carried:] = [None if p is None or p < constants + carried else p for p in places[carried:]]
         for var, place in zip(equation.outvars, places, strict=True):
-            given = None if place is None else equation.invars[place]
-            if not isinstance(given, Literal) and given in found:
-                found[var] = found[given]
-    return [None if isinstance(var, Literal) else found.get(var) for var in jaxpr.outvars]
+            source = None if place is None else equation.invars[place]
+            if not isinstance(source, Literal) and source in found:
+                found[var] = found[source]
+    outputs = [None if isinstance(var, Literal) else found.get(var) for var in jaxpr.outvars]
+    return [one[0] if one and one[1] == tuple(range(len(one[1]))) else None for one in outputs]
 
 
 def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any]) -> Model:

@@ -66,7 +66,7 @@ class Content:
         """The number of each object that code can tell from an equal one, by its id."""
         self._numbered = len(self.numbers)
         self.read: Lookups = Lookups(set(), set())
-        self.jitted: list[Any] = []  # functions of the session under `jax.jit`
+        self.jitted: list[Any] = []  # jitted functions that may call functions of the session
         self.found = hashlib.sha256()
         # Objects that are being added, and those that reach them.
         self._open: dict[int, int] = {}

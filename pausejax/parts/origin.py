@@ -118,7 +118,7 @@ def is_named_by_library(kind: type) -> bool:
 
 
 def named(module: str, name: str) -> Any:
-    """Returns what a module has under a qualified name, such as "Module.apply"; None if it has nothing."""
+    """Returns what a module has under a name such as "Module.apply"; None if there is no such name."""
     found: Any = sys.modules.get(module)
     for one in name.split("."):
         found = getattr(found, one, None)

@@ -216,9 +216,10 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
 
 
 def is_own_jitted(value: Any) -> bool:
-    """Returns whether a value is a jitted function, and none that a library has made and named.
+    """Returns whether a value is a jitted function, other than one that a library keeps under its own name.
 
-    The jitted function of a library, such as `net.apply` of flax, may call functions of the session.
+    So a jitted method of a library, such as `jax.jit(net.apply)` of flax, counts. It may call functions of
+    the session.
     """
     if not hasattr(value, "clear_cache"):
         return False

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pausejax.plotting.data import ChartData, Panel, Series, color_ends, isolated, look, thinned
-from pausejax.plotting.ticks import set_ticks
+from pausejax.plotting.ticks import set_ticks, upright_height
 from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plain
 
 COLUMN, PAGE = 3.5, 7.0
@@ -83,6 +83,8 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
     up = max(1.7, 0.2 * most_rows + 0.8) if most_rows else up
     inner = _INNER * across, max(_INNER * up, up - _BELOW)
     up += max(note_lines(panel.note, inner[0]) for panel in chart.panels) * _LINE
+    upright = max(upright_height(panel.x, inner[0]) for panel in chart.panels)
+    up += upright
     with matplotlib.rc_context(_STYLE):
         drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
         FigureCanvasAgg(drawn)
@@ -99,7 +101,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             if place % columns and same_y:
                 own.set_ylabel("")
         if chart.color and norm:
-            label = filled(chart.color.label, (height or rows * up) - _BELOW)
+            label = filled(chart.color.label, (height or rows * up) - _BELOW - upright)
             scale = ScalarMappable(norm, _COLORS)
             drawn.colorbar(scale, ax=places[: len(chart.panels)], label=label, aspect=30)
         lines = _legend(drawn, chart.least_named)

@@ -17,6 +17,8 @@ from pausejax.plotting.words import cut, plain
 
 _LONGEST_NAME = 16
 """Largest number of letters in the name of a tick."""
+_LETTER = 0.055
+"""Mean width of a letter in the name of a tick, in inches."""
 _DECADES = {"x": 0.45, "y": 0.2}
 """Least distance between ticks of a log or symlog axis, in inches."""
 
@@ -35,13 +37,19 @@ class _Decades(SymmetricalLogLocator):
         return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
 
 
+def upright_height(axis: Axis, inches: float) -> float:
+    """Returns the approximate height of upright names along an x axis of `inches`; 0 if they lie flat."""
+    names = _short_names(axis)
+    return _LETTER * max(map(len, names)) if names and _crowded(names, inches) else 0.0
+
+
 def set_ticks(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
     """Sets the scale and the ticks of the axis `which` ("x" or "y"), which is `inches` long."""
     if axis.names:
-        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
-        crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
+        names = _short_names(axis)
+        upright = which == "x" and _crowded(names, inches)
         places = np.arange(len(names)) + (0.5 if cells else 0)
-        getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
+        getattr(axes, f"set_{which}ticks")(places, [*map(plain, names)], rotation=90 if upright else 0)
         return
     settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
     getattr(axes, f"set_{which}scale")(axis.scale, **settings)
@@ -59,3 +67,12 @@ def set_ticks(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool)
             short = low >= 1e-3 and high < 1e5
             powers = LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf))
             drawn.set_major_formatter(StrMethodFormatter("{x:g}") if short else powers)
+
+
+def _short_names(axis: Axis) -> list[str]:
+    return [cut(name, _LONGEST_NAME) for name in axis.names]
+
+
+def _crowded(names: list[str], inches: float) -> bool:
+    """Returns whether names along an x axis of `inches` would touch each other side by side."""
+    return sum(map(len, names)) + 2 * len(names) > 14 * inches
