@@ -180,7 +180,7 @@ def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
     folder, *_ = searched
     plain = [str(folder / "spec.toml"), "--set", "reward.generalization_weight=5.0"]
     assert main(["run", *plain, "--out", str(folder / "out"), "--quiet"]) == 2
-    assert "another spec" in capsys.readouterr().err
+    assert "holds a search, not a study" in capsys.readouterr().err
 
 
 @pytest.mark.slow
