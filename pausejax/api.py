@@ -234,8 +234,9 @@ def _document(
     mode: str,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    given = isinstance(policies, Sequence) and not isinstance(policies, str)
-    tables = list(policies) if given else [policies]
+    if "policy" in parameters:
+        raise SpecError(["policy: give the policies as the first argument, without a keyword"])
+    tables = policies if isinstance(policies, Sequence) and not isinstance(policies, str) else [policies]
     document: dict[str, Any] = {
         "seeds": _plain(seeds),
         "rounds": _plain(rounds),

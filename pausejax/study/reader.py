@@ -16,6 +16,7 @@ MAX_SEEDS = 2**20
 
 _MOST_SHOWN = 200
 """Largest number of characters of a value in a message."""
+_TWICE = "gives {} a second value. Leave one of them out"
 _POLICY_KEYS = ("name", "label", "zip")
 
 
@@ -39,6 +40,24 @@ class Reader:
             aliases = [alias for alias in self.words.aliases if len(alias) > 3]
             hint = nearest(key, [*known, *self.words.parameters, *aliases])
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
+
+    def sorted_in(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the document with every parameter in its section; reports those that it gives twice."""
+        found: dict[str, Any] = {}
+        for key, value in document.items():
+            parameter = self.words.parameters.get(self.words.aliases.get(key, key))
+            if key in self.words.sections and isinstance(value, Mapping):
+                section, given = key, value
+            elif parameter and isinstance(found.get(parameter.section, {}), dict):
+                section, given = parameter.section, {key: value}
+            else:
+                found[key] = value
+                continue
+            held = found.setdefault(section, {})
+            for twice in [one for one in given if one in held]:
+                self.say(f"{section}.{twice}", given[twice], _TWICE.format(twice))
+            held.update(given)
+        return found
 
     def scalar(self, document: Mapping[str, Any], key: str, parameter: Parameter) -> Any:
         value = document.get(key, parameter.default)
@@ -87,7 +106,7 @@ class Reader:
             if name not in known:
                 self.unknown(key, known, where)
             elif name in found:
-                self.say(where + key, value, f"gives {name} a second value. Leave one of them out")
+                self.say(where + key, value, _TWICE.format(name))
             else:
                 found[name] = self.axis(where + key, known[name], value, name in zipped)
         return found

@@ -82,10 +82,10 @@ def parse(
     except PartError as error:
         raise SpecError([*problems, str(error)]) from error
     document = with_symbols(document, words)
-    if flat:
-        document = _sorted_in(document, words)
-    overridden = [(override, _override(document, override, words, problems)) for override in overrides]
     reader = Reader(source, problems, words)
+    if flat:
+        document = reader.sorted_in(document)
+    overridden = [(override, _override(document, override, words, problems)) for override in overrides]
     known = {*words.study, "use", "quantities", "seeds", "zip", "sampling", "policy", *words.sections}
     for key in document:
         if key not in known:
@@ -165,20 +165,6 @@ def with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
         for key, value in document.items()
     }
     return flat(tables)
-
-
-def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
-    """Returns the document with every parameter in its section."""
-    found: dict[str, Any] = {}
-    for key, value in document.items():
-        parameter = words.parameters.get(words.aliases.get(key, key))
-        if key in words.sections and isinstance(value, Mapping):
-            found.setdefault(key, {}).update(value)
-        elif parameter and isinstance(found.setdefault(parameter.section, {}), dict):
-            found[parameter.section][key] = value
-        else:
-            found[key] = value
-    return found
 
 
 def _entries(

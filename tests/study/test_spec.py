@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+import pausejax
 from pausejax import kinds as spec
 from pausejax.kinds import parse
 from pausejax.study import document
@@ -391,3 +392,26 @@ def test_the_examples_in_the_manual_come_to_what_it_says(place, runs):
     page = (Path(__file__).resolve().parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert len(make_plan(parse(tomllib.loads(examples[place]))).runs) == runs
+
+
+@pytest.mark.parametrize("function", [pausejax.simulate, pausejax.search])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"num_clients": 4, "network": {"num_clients": 3}}, "num_clients = 3: gives num_clients a second"),
+        ({"network": {"num_clients": 3}, "num_clients": 4}, "num_clients = 4: gives num_clients a second"),
+        ({"K": 4, "network": {"num_clients": 3}}, "gives num_clients a second"),
+        ({"policy": [{"name": "fedavg"}]}, "policy: give the policies as the first argument"),
+    ],
+)
+def test_a_call_that_gives_one_thing_twice_is_refused(function, given, expected):
+    """As if the keys of a spec were added to one's own: `simulate("pause", num_clients=4, **spec)`."""
+    with pytest.raises(SpecError, match=expected):
+        function("pause", **given)
+
+
+def test_a_call_may_give_a_section_and_parameters_beside_it():
+    document = {"num_clients": 4, "network": {"clients_per_round": 2}, "alpha": 3.0}
+    study = parse({**MINIMAL, **document}, flat=True)
+    assert study.axes["num_clients"] == (4,) and study.axes["clients_per_round"] == (2,)
+    assert study.axes["generalization_weight"] == (3.0,)
