@@ -11,6 +11,8 @@ import pytest
 
 import pausejax
 from pausejax import kinds
+from pausejax.results.description import checkpoints_of_others
+from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
 
 from . import folders, specs
@@ -128,8 +130,8 @@ def test_a_study_that_changes_while_it_is_down_has_the_same_numbers(tmp_path, mo
                 hits, tries = hits + met, tries + 1
                 changed = change(choice, pools, rng)
                 wanted = set(make_plan(kinds.parse(document_of(base, changed))).identities)
-                if not finished(out, plan) <= wanted:
-                    # What has finished may not be taken away: the command says so, and changes nothing.
+                if not finished(out, plan) <= wanted or checkpoints_of_others(Folder(out), wanted):
+                    # What has begun may not be taken away: the command says so, and changes nothing.
                     errors = to_its_end(start(changed, out, "2")[0])
                     assert any("removes none" in line for line in errors), errors
                     refused += 1
