@@ -200,7 +200,7 @@ def _reached(
 def _belongs(base: Path, module: str, name: str, path: Path) -> bool:
     """Returns whether a module is of the user, or of the package that holds the entry `module` of `use`."""
     same_package = name.partition(".")[0] == module.partition(".")[0]
-    return (path.is_relative_to(base) and same_package) or is_of_user(name, path)
+    return (same_package and path.is_relative_to(base)) or is_of_user(name, path)
 
 
 def _refuse_taken(entry: str, base: Path, module: str, reached: Mapping[str, Path]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pausejax.parts.imports import OwnFinder, spec_of
-from pausejax.parts.origin import attributes_of, file_of
+from pausejax.parts.origin import attributes_of, file_of, real_path
 from pausejax.parts.part import PartError
 from pausejax.parts.registry import collecting
 from pausejax.parts.visits import is_visiting, visit
@@ -203,7 +203,7 @@ class OwnModules(OwnFinder):
             return False
         if file := file_of(module):
             if (name, file) not in self._known:
-                self._known[name, file] = self._belongs(name, Path(file).resolve())
+                self._known[name, file] = self._belongs(name, real_path(file))
             return self._known[name, file]
         told = attributes_of(module)
         try:

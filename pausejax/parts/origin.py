@@ -2,6 +2,7 @@
 
 import functools
 import importlib.machinery
+import os
 import sys
 import sysconfig
 import traceback
@@ -14,6 +15,19 @@ from typing import Any
 def package() -> Path:
     """Returns the folder of this package."""
     return Path(__file__).resolve().parents[1]
+
+
+def real_path(file: str) -> Path:
+    """Returns the path of an imported module's file without links, as it was at the first call.
+
+    A process has thousands of modules, and to look for links in all their paths takes 0.1 s.
+    """
+    return _real_path(file) if os.path.isabs(file) else Path(file).resolve()
+
+
+@functools.cache
+def _real_path(file: str) -> Path:
+    return Path(file).resolve()
 
 
 @functools.cache
@@ -90,7 +104,7 @@ def is_foreign(module: str) -> bool:
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
     file = next(filter(None, files), None)
     # A module in C has no file.
-    return of_others(Path(file).resolve()) if file else top in sys.stdlib_module_names
+    return of_others(real_path(file)) if file else top in sys.stdlib_module_names
 
 
 def is_foreign_spec(found: importlib.machinery.ModuleSpec) -> bool:
