@@ -235,7 +235,7 @@ def _document(
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
     if "policy" in parameters:
-        raise SpecError(["policy: give the policies as the first argument, without a keyword"])
+        raise SpecError(["policy: is no parameter of this function. Give `policies` instead"])
     tables = policies if isinstance(policies, Sequence) and not isinstance(policies, str) else [policies]
     document: dict[str, Any] = {
         "seeds": _plain(seeds),

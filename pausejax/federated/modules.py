@@ -117,17 +117,18 @@ def passed_on(jaxpr: Any) -> list[int | None]:
     found = {var: (place, tuple(range(var.aval.ndim))) for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
         # A scan along another axis than the first one transposes its inputs, and its outputs back.
-        if equation.primitive.name == "transpose" and equation.invars[0] in found:
-            given, axes = found[equation.invars[0]]
+        first = equation.invars[0] if equation.primitive.name == "transpose" else None
+        if not isinstance(first, Literal) and first in found:
+            given, axes = found[first]
             found[equation.outvars[0]] = given, tuple(axes[p] for p in equation.params["permutation"])
         if equation.primitive.name not in ("jit", "pjit", "checkpoint", "remat2", "scan"):
             continue
         inner = equation.params["jaxpr"]
         places = passed_on(getattr(inner, "jaxpr", inner))
         if equation.primitive.name == "scan":
-            # A carried value is unchanged if each step returns it in the same place. A scanned array is an
-            # output if each step returns its slice.
-            constants, carried = equation.params["num_consts"], equation.params["num_carry"]
+            # A carried value is unchanged if each step returns it in the same place. An array that is scanned
+            # is returned unchanged if each step returns its slice.
+            constants, carried = _constants_and_carried(equation.params)
             places[:carried] = [p if p == constants + o else None for o, p in enumerate(places[:carried])]
             places[carried:] = [None if p is None or p < constants + carried else p for p in places[carried:]]
         for var, place in zip(equation.outvars, places, strict=True):
@@ -136,6 +137,14 @@ def passed_on(jaxpr: Any) -> list[int | None]:
                 found[var] = found[source]
     outputs = [None if isinstance(var, Literal) else found.get(var) for var in jaxpr.outvars]
     return [one[0] if one and one[1] == tuple(range(len(one[1]))) else None for one in outputs]
+
+
+def _constants_and_carried(scan: dict[str, Any]) -> tuple[int, int]:
+    """Returns how many of the first inputs of a scan are constants, and how many of the next are carried."""
+    if "num_consts" in scan:
+        return scan["num_consts"], scan["num_carry"]
+    constants, carried, _ = scan["ft_in"].unpack()  # since JAX 0.11
+    return len(constants), len(carried)
 
 
 def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any]) -> Model:

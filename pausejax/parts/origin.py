@@ -18,9 +18,10 @@ def package() -> Path:
 
 
 def real_path(file: str) -> Path:
-    """Returns the path of an imported module's file without links, as it was at the first call.
+    """Returns the path of an imported module's file without links.
 
-    A process has thousands of modules, and to look for links in all their paths takes 0.1 s.
+    A process has thousands of modules, and to look for links in all their paths takes 0.1 s. So an absolute
+    path is looked up once in a process. A link that changes later is not seen.
     """
     return _real_path(file) if os.path.isabs(file) else Path(file).resolve()
 

@@ -55,7 +55,8 @@ class Reader:
                 continue
             held = found.setdefault(section, {})
             for twice in [one for one in given if one in held]:
-                self.say(f"{section}.{twice}", given[twice], _TWICE.format(twice))
+                name = self.words.aliases.get(twice, twice)
+                self.say(f"{section}.{twice}", given[twice], _TWICE.format(name))
             held.update(given)
         return found
 

@@ -401,11 +401,11 @@ def test_the_examples_in_the_manual_come_to_what_it_says(place, runs):
         ({"num_clients": 4, "network": {"num_clients": 3}}, "num_clients = 3: gives num_clients a second"),
         ({"network": {"num_clients": 3}, "num_clients": 4}, "num_clients = 4: gives num_clients a second"),
         ({"K": 4, "network": {"num_clients": 3}}, "gives num_clients a second"),
-        ({"policy": [{"name": "fedavg"}]}, "policy: give the policies as the first argument"),
+        ({"policy": [{"name": "fedavg"}]}, "policy: is no parameter of this function"),
     ],
 )
 def test_a_call_that_gives_one_thing_twice_is_refused(function, given, expected):
-    """As if the keys of a spec were added to one's own: `simulate("pause", num_clients=4, **spec)`."""
+    """Such as `simulate("pause", num_clients=4, **spec)`, if the spec has `num_clients` too."""
     with pytest.raises(SpecError, match=expected):
         function("pause", **given)
 
