@@ -67,6 +67,12 @@ class StaticConfig:
     learning: Learning | None = None
     """Static description of learning; None in mode "bandit"."""
 
+    @property
+    def failed_release_nothing(self) -> bool:
+        """Whether clients that fail in a round release no update in it."""
+        fails = self.failure_stage is not None
+        return fails and (self.failure_stage == "before_release" or self.trusts_server)
+
     def build(self, hyper: Hyper, files: Files) -> Policy:
         """Builds the policy of one run, which is checked when it is traced."""
         built = self.policy.build(**hyper, **files)

@@ -142,8 +142,7 @@ def _count(who: jax.Array | None) -> jax.Array | None:
 
 
 def _may_not_release(config: StaticConfig) -> bool:
-    lost = config.failure_stage == "before_release" or (config.failure_stage and config.trusts_server)
-    return bool(lost) or not config.waits_for_all
+    return config.failed_release_nothing or not config.waits_for_all
 
 
 def _quantities(

@@ -179,7 +179,7 @@ def score_round(
       or if a client is unexplored.
     """
     completes = None
-    if inputs.network.fails is not None and config.failure_stage == "before_release":
+    if inputs.network.fails is not None and config.failed_release_nothing:
         completes = ~inputs.network.fails
 
     def score(

@@ -192,6 +192,24 @@ def test_a_trusted_server_spends_only_what_it_aggregates(stage):
 
 
 @pytest.mark.slow
+def test_when_clients_of_a_trusted_server_fail_does_not_matter():
+    """They release nothing, so the oracle's own history is without them too."""
+    before, after = (
+        pausejax.simulate(
+            policies=["pause", "random"],
+            mechanism="central_gaussian",
+            failure_probability=0.4,
+            failure_stage=stage,
+            **BANDIT,
+        )
+        for stage in ("before_release", "after_release")
+    )
+    assert (before["failed_count"] > 0).any() and (before["regret_own_history"] != 0).any()
+    for name in before.data_vars:
+        np.testing.assert_array_equal(before[name], after[name], err_msg=name)
+
+
+@pytest.mark.slow
 def test_late_clients_that_release_spend_privacy_and_are_known():
     """Under a deadline that the slow clients never keep, PAUSE explores them once; else for ever."""
     options = {"slow_latency": 5.0, "fast_latency": 0.2, "min_latency": 0.1, "ending": "deadline"}
