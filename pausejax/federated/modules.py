@@ -112,7 +112,8 @@ def adapt(
 def passed_on(jaxpr: Any) -> list[int | None]:
     """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed.
 
-    Looks into what `jax.jit`, `jax.checkpoint` and `jax.lax.scan` call, and follows transposed inputs.
+    Functions within `jax.jit`, `jax.checkpoint` and `jax.lax.scan` count too. An input that is transposed and
+    transposed back is the same input.
     """
     found = {var: (place, tuple(range(var.aval.ndim))) for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
@@ -140,7 +141,7 @@ def passed_on(jaxpr: Any) -> list[int | None]:
 
 
 def _constants_and_carried(scan: dict[str, Any]) -> tuple[int, int]:
-    """Returns how many of the first inputs of a scan are constants, and how many of the next are carried."""
+    """Returns how many inputs of a scan are constants, and how many are carried. Constants come first."""
     if "num_consts" in scan:
         return scan["num_consts"], scan["num_carry"]
     constants, carried, _ = scan["ft_in"].unpack()  # since JAX 0.11

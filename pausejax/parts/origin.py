@@ -20,8 +20,8 @@ def package() -> Path:
 def real_path(file: str) -> Path:
     """Returns the path of an imported module's file without links.
 
-    A process has thousands of modules, and to look for links in all their paths takes 0.1 s. So an absolute
-    path is looked up once in a process. A link that changes later is not seen.
+    An absolute path is looked up once in a process, because looking for links in the paths of all modules
+    takes 0.1 s. If a link changes later, the first answer stays.
     """
     return _real_path(file) if os.path.isabs(file) else Path(file).resolve()
 
@@ -133,7 +133,7 @@ def is_named_by_library(kind: type) -> bool:
 
 
 def named(module: str, name: str) -> Any:
-    """Returns what a module has under a name such as "Module.apply"; None if there is no such name."""
+    """Returns the object of a module with a qualified name, such as "Module.apply"; None if there is none."""
     found: Any = sys.modules.get(module)
     for one in name.split("."):
         found = getattr(found, one, None)
