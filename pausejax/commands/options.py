@@ -94,11 +94,17 @@ def charts() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format",
         nargs="+",
+        action="extend",
         choices=FORMATS,
         help=f"also write charts as files: {', '.join(FORMATS)} (json is Vega-Lite)",
     )
     parser.add_argument(
-        "--chart", nargs="+", default=[], metavar="NAME", help="write only these charts as files"
+        "--chart",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="write only these charts as files",
     )
     parser.add_argument(
         "--width", type=inches, metavar="INCHES", help="width of the pictures; one column of a paper is 3.5"

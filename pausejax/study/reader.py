@@ -16,7 +16,7 @@ MAX_SEEDS = 2**20
 
 _MOST_SHOWN = 200
 """Largest number of characters of a value in a message."""
-_TWICE = "gives {} a second value. Leave one of them out"
+TWICE = "gives {} a second value. Leave one of them out"
 _POLICY_KEYS = ("name", "label", "zip")
 
 
@@ -56,7 +56,7 @@ class Reader:
             held = found.setdefault(section, {})
             for twice in [one for one in given if one in held]:
                 name = self.words.aliases.get(twice, twice)
-                self.say(f"{section}.{twice}", given[twice], _TWICE.format(name))
+                self.say(f"{section}.{twice}", given[twice], TWICE.format(name))
             held.update(given)
         return found
 
@@ -107,7 +107,7 @@ class Reader:
             if name not in known:
                 self.unknown(key, known, where)
             elif name in found:
-                self.say(where + key, value, _TWICE.format(name))
+                self.say(where + key, value, TWICE.format(name))
             else:
                 found[name] = self.axis(where + key, known[name], value, name in zipped)
         return found

@@ -9,7 +9,7 @@ in each line.
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pausejax.study.axes import Axis, Sampling
 from pausejax.study.document import SpecError as SpecError
 from pausejax.study.document import printable as printable
 from pausejax.study.document import read as read
-from pausejax.study.reader import Reader, show
+from pausejax.study.reader import TWICE, Reader, show
 from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
 from pausejax.study.zipped import check_zip_groups, read_zip_groups
@@ -81,8 +81,8 @@ def parse(
         )
     except PartError as error:
         raise SpecError([*problems, str(error)]) from error
-    document = with_symbols(document, words)
     reader = Reader(source, problems, words)
+    document = with_symbols(document, words, reader.say)
     if flat:
         document = reader.sorted_in(document)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
@@ -145,8 +145,13 @@ def _unreadable(source: str, study: Study) -> list[str]:
     return [f"{source}: {name}: {wrong}" for name, wrong in found if wrong]
 
 
-def with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
-    """Returns the document with the key "first.width" in place of a table `first` with the key `width`."""
+def with_symbols(
+    document: dict[str, Any], words: Vocabulary, say: Callable[[str, Any, str], None] | None = None
+) -> dict[str, Any]:
+    """Returns the document with the key "first.width" in place of a table `first` with the key `width`.
+
+    `say` reports a parameter that is given in both ways. The checked document of a study needs none.
+    """
 
     def flat(table: Any) -> Any:
         if not isinstance(table, dict):
@@ -155,9 +160,13 @@ def with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
         for key, value in table.items():
             inner = value if isinstance(value, dict) else {}
             named = {name: item for name, item in inner.items() if f"{key}.{name}" in words.aliases}
-            found |= {f"{key}.{name}": item for name, item in named.items()}
+            given = {f"{key}.{name}": item for name, item in named.items()}
             if not named or len(named) < len(inner):
-                found[key] = {name: value[name] for name in inner if name not in named} if named else value
+                given[key] = {name: value[name] for name in inner if name not in named} if named else value
+            if say:
+                for twice in [one for one in given if one in found]:
+                    say(twice, given[twice], TWICE.format(words.aliases.get(twice, twice)))
+            found |= given
         return found
 
     tables = {

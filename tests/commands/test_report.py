@@ -62,7 +62,7 @@ def test_report_leaves_the_page_and_no_picture(study, capsys):
 @pytest.mark.slow
 def test_charts_are_written_by_name_format_and_size(study, capsys):
     before, name = left(study), "max_leakage_vs_time"
-    asked = ["--format", "pdf", "csv", "--chart", name, "--width", "3.5"]
+    asked = ["--format", "pdf", "--format", "csv", "--chart", name, "--width", "3.5"]
     assert cli.main(["report", str(study), *asked]) == cli.OK
     assert left(study) - before == {"report.html", f"{name}.pdf", f"{name}.csv"}
     box = re.search(rb"/MediaBox \[([^\]]*)\]", (study / f"{name}.pdf").read_bytes())[1].split()

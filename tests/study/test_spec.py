@@ -75,6 +75,8 @@ def test_overrides_replace_values_under_any_spelling():
         ({"reward": {"gamma": float("nan")}}, "reward.gamma = nan: must be a finite number >= 0"),
         ({"reward": {"zeta": "big"}}, 'reward.zeta = "big": must be a finite number > 0'),
         ({"reward": {"alpha": 1, "generalization_weight": 2}}, "gives generalization_weight a second value"),
+        ({"privacy": {"laplace": {"sensitivity": 1}, "laplace.sensitivity": 2}}, "gives sensitivity a"),
+        ({"privacy": {"laplace.sensitivity": 2, "laplace": {"sensitivity": 1}}}, "gives sensitivity a"),
         ({"reward": {"alpha": []}}, "reward.alpha = []: must list one value or more"),
         ({"reward": {"alpha": [1, 1.0]}}, "must not list a value twice"),
         ({"reward": 3}, "reward = 3: must be a table"),
