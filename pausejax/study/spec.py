@@ -230,7 +230,7 @@ def refuse_changed_files(study: Study) -> None:
 
 def _copy(table: Any) -> Any:
     if isinstance(table, Mapping):
-        return {key: _copy(value) for key, value in table.items()}
+        return {str(key): _copy(value) for key, value in table.items()}
     return [_copy(value) for value in table] if isinstance(table, list | tuple) else table
 
 

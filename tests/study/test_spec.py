@@ -80,6 +80,7 @@ def test_overrides_replace_values_under_any_spelling():
         ({"reward": {"alpha": []}}, "reward.alpha = []: must list one value or more"),
         ({"reward": {"alpha": [1, 1.0]}}, "must not list a value twice"),
         ({"reward": 3}, "reward = 3: must be a table"),
+        ({"reward": {1: 3}}, "reward.1: unknown key"),
         ({"privacy": {"privacy_budget": 0}}, "privacy.privacy_budget = 0: must be a finite number > 0"),
         ({"privacy": {"clip": "l2"}}, 'privacy.clip = "l2": must be one of coordinate, vector'),
         ({"privacy": {"private": 1}}, "privacy.private = 1: must be true or false"),
