@@ -212,9 +212,9 @@ def everyone(
     scores = jnp.where(descending > -jnp.inf, descending, 0.0)
     complete = jnp.all(~available | ((ucb > -jnp.inf) & jnp.isfinite(score)), axis=-1)
     slowest = jnp.min(jnp.where(available, ucb, jnp.inf), axis=-1)
-    value = jnp.where(complete, worth.of(slowest, tree_sum(jnp.moveaxis(scores, -1, 0))), jnp.nan)
-    value = jnp.where(jnp.any(available, axis=-1), value, -jnp.inf)
-    return Selection(jnp.where(members == end, -1, members), value)
+    value = worth.of(slowest, tree_sum(jnp.moveaxis(scores, -1, 0)))
+    value = jnp.where(complete, jnp.where(slowest < jnp.inf, value, jnp.inf), jnp.nan)  # not +inf times 0
+    return Selection(jnp.where(members == end, -1, members), jnp.where(available.any(-1), value, -jnp.inf))
 
 
 def stand_ins(

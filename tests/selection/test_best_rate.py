@@ -88,6 +88,13 @@ def test_both_agree_on_arbitrary_floats_and_masks(speed, value, m, available):
     np.testing.assert_array_equal(best.value, brute.value)
 
 
+@pytest.mark.parametrize("choose", BOTH)
+def test_few_unexplored_clients_of_no_value_are_worth_infinity(choose):
+    speed, value = np.array([[np.inf, 0.5], [0, 1]], np.float32)
+    found = choose(speed, value, 2, np.array([True, False]))
+    assert found.members.tolist() == [0, -1] and found.value == np.inf
+
+
 @pytest.mark.slow
 def test_a_mask_equals_the_network_of_the_available_clients():
     rng = np.random.default_rng(3)
