@@ -11,6 +11,7 @@ from pausejax.ensemble.loop import StaticConfig, World, advance, start, stream_o
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.parts import registered_parts
+from pausejax.parts.parameter import LARGEST, SMALLEST
 from pausejax.parts.traces import forget_changed
 
 NUM_CLIENTS = 100
@@ -21,13 +22,14 @@ class Runs(NamedTuple):
 
     seed: np.ndarray
     learning_rate: np.ndarray
-    """η > 0."""
+    """η, from 1e-15 to 1e15."""
     exploration_rate: np.ndarray
     """ξ in (0, 1)."""
     budget: np.ndarray
     """B, in units of the largest model's cost; at least 1, (a3)."""
     uplink: np.ndarray
-    """b_t / b_ℓ: the number of losses that all clients together can report in a round; at least K + 1."""
+    """b_t / b_ℓ: the number of losses that all clients together can report in a round; from K + 1 to
+    2^31 - 1."""
     spending: np.ndarray | float = 1.0
     """FedBoost's expected cost of a round over the budget, in (0, 1]."""
 
@@ -170,16 +172,32 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
     """
     runs = Runs(*np.broadcast_arrays(*(np.atleast_1d(np.asarray(field)) for field in runs)))
     conditions: tuple[tuple[str, Any, str], ...] = (
-        ("seed", (runs.seed >= 0) & (runs.seed < 2**32), "an integer from 0 to 2^32 - 1"),
-        ("learning_rate", runs.learning_rate > 0, "> 0"),
-        ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "> 0 and < 1"),
+        (
+            "seed",
+            (runs.seed >= 0) & (runs.seed < 2**32) & (runs.seed % 1 == 0),
+            "an integer from 0 to 2^32 - 1",
+        ),
+        (
+            "learning_rate",
+            (runs.learning_rate >= SMALLEST) & (runs.learning_rate <= LARGEST),
+            f"from {SMALLEST:g} to {LARGEST:g}",
+        ),
+        (
+            "exploration_rate",
+            (runs.exploration_rate >= SMALLEST) & (runs.exploration_rate.astype(np.float32) < 1),
+            f">= {SMALLEST:g} and, in float32, < 1",
+        ),
         (
             "budget",
             runs.budget >= 1,
             ">= 1, the cost of the most expensive model, by condition (a3) of EFL-FG",
         ),
-        ("spending", (runs.spending > 0) & (runs.spending <= 1), "> 0 and <= 1"),
-        ("uplink", runs.uplink > num_models, f">= {num_models + 1}, the most losses that a client reports"),
+        ("spending", (runs.spending >= SMALLEST) & (runs.spending <= 1), f"from {SMALLEST:g} to 1"),
+        (
+            "uplink",
+            (runs.uplink > num_models) & (runs.uplink < 2**31),
+            f">= {num_models + 1}, the most losses that a client reports, and < 2^31",
+        ),
     )
     for name, valid, wanted in conditions:
         if not valid.all():

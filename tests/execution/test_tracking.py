@@ -147,6 +147,26 @@ def test_processes_that_began_together_log_a_run_once(result, address):
 
 
 @pytest.mark.slow
+def test_a_run_that_another_process_is_logging_is_left_to_it(result, address, monkeypatch):
+    """The same study is played in two folders, and both report to one experiment."""
+    from mlflow import MlflowClient
+
+    end, one, other = MlflowClient.set_terminated, *(tracking.MlflowTracker(address) for _ in range(2))
+    for tracker in (one, other):
+        tracker.start(STUDY)
+
+    def meanwhile(self, *args):
+        monkeypatch.setattr(MlflowClient, "set_terminated", end)
+        other.runs_finished(result.isel(run=[0]))
+        return end(self, *args)
+
+    monkeypatch.setattr(MlflowClient, "set_terminated", meanwhile)
+    one.runs_finished(result)
+    _, found, runs = read_back(address)
+    assert len(found) == 8 and len(runs) == 9 and {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.slow
 def test_the_command_keeps_spec_page_and_charts_in_one_run(address, tmp_path, capsys):
     """The study has no name, so its experiment has the name of its file."""
     from mlflow import MlflowClient

@@ -41,6 +41,7 @@ class MlflowTracker(Tracker):
         self._uri, self._unnamed = uri, unnamed
         self._experiment = ""
         self._known: set[str] = set()
+        self._incomplete: set[str] = set()
 
     def start(self, study: Mapping[str, str]) -> None:
         name = study.get("name") or self._unnamed
@@ -48,7 +49,8 @@ class MlflowTracker(Tracker):
             with self._alone():
                 self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
                 self._experiment = self._experiment_of(name)
-            self._known = self._finished()
+            self._known = {_key(run) for run in self._runs("attributes.status = 'FINISHED'")}
+            self._incomplete = {run.info.run_id for run in self._runs("attributes.status != 'FINISHED'")}
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
@@ -57,8 +59,10 @@ class MlflowTracker(Tracker):
                 same = [one for one in alike if _key(one) == run.key]
                 # Another process of the study may have logged the run since `start`.
                 if not any(one.info.status == "FINISHED" for one in same):
-                    for one in same:  # a process was killed while it logged this copy
-                        self._client.delete_run(one.info.run_id)
+                    # A process was killed while it logged these copies. Later ones may be of a study in
+                    # another folder, which logs the same run at this moment.
+                    for one in self._incomplete.intersection(one.info.run_id for one in same):
+                        self._client.delete_run(one)
                     self._log(run, result.attrs)
             self._known.add(run.key)
 
@@ -116,10 +120,6 @@ class MlflowTracker(Tracker):
                 if (found := self._client.get_experiment_by_name(name)) is None:
                     raise
         return str(found.experiment_id)
-
-    def _finished(self) -> set[str]:
-        """Returns the keys of the experiment's complete runs."""
-        return {_key(run) for run in self._runs("attributes.status = 'FINISHED'")}
 
     def _runs(self, wanted: str) -> Iterator[Any]:
         """Yields the experiment's runs that meet a condition, as MLflow returns them."""
