@@ -142,7 +142,8 @@ def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
     The steps make up whole epochs, but are at most `max_steps`.
     """
     per_epoch = -(-size // training.batch_size)
-    return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)
+    whole = per_epoch <= training.max_steps // training.local_epochs  # the product may not fit into int32
+    return jnp.where(whole, per_epoch * training.local_epochs, training.max_steps)
 
 
 def epoch_orders(key: jax.Array, size: jax.Array, longest: int, epochs: int) -> jax.Array:

@@ -362,6 +362,15 @@ def test_number_of_steps():
     )
 
 
+@pytest.mark.parametrize("local_epochs", [10, 10**9, 2**31 - 1])
+@pytest.mark.parametrize("max_steps", [9, 10**9, 2**31 - 1])
+def test_steps_of_many_epochs_stay_within_their_limit(local_epochs, max_steps):
+    training = LocalTraining(batch_size=20, local_epochs=local_epochs, max_steps=max_steps)
+    sizes = [0, 20, 81, 1000, 10**9]
+    expected = [min(-(-size // 20) * local_epochs, max_steps) for size in sizes]
+    assert num_steps(training, jnp.asarray(sizes)).tolist() == expected
+
+
 def test_unknown_optimizer_is_named():
     with pytest.raises(ValueError, match="optimizer: there is no 'lion'; known: adam, sgd, momentum"):
         optimizer("lion")
