@@ -112,8 +112,8 @@ def adapt(
 def passed_on(jaxpr: Any) -> list[int | None]:
     """Returns, for each output of a jaxpr, the index of the input that it is; None if it is computed.
 
-    Functions within `jax.jit`, `jax.checkpoint` and `jax.lax.scan` count too. An input that is transposed and
-    transposed back is the same input.
+    Functions within `jax.jit`, `jax.checkpoint` and `jax.lax.scan` count too. An input that one of these
+    functions transposes and transposes back is the same input.
     """
     found = {var: (place, tuple(range(var.aval.ndim))) for place, var in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:

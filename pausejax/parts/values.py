@@ -216,10 +216,10 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
 
 
 def is_own_jitted(value: Any) -> bool:
-    """Returns whether a value is a jitted function, other than one that a library keeps under its own name.
+    """Returns whether a value is a jitted function, other than a library's own, such as `jnp.where`.
 
-    So a jitted method of a library, such as `jax.jit(net.apply)` of flax, counts. It may call functions of
-    the session.
+    A library's method that the session has jitted, such as `jax.jit(net.apply)` of flax, counts: it may call
+    functions of the session.
     """
     if not hasattr(value, "clear_cache"):
         return False
