@@ -394,6 +394,37 @@ def test_folders_of_killed_processes_are_removed_from_tensorboard(result, tmp_pa
 
 
 @pytest.mark.slow
+def test_processes_that_write_into_one_folder_of_tensorboard_log_a_run_once(result, tmp_path, monkeypatch):
+    """Folders of another process get their names while this one looks for runs, or just before it."""
+    one, other = (tracking.TensorBoardTracker(tmp_path) for _ in range(2))
+    for tracker in (one, other):
+        tracker.start(STUDY)
+    scandir, rename, left = os.scandir, os.rename, iter([1])
+
+    def gone(path="."):
+        if not isinstance(path, int) and os.path.basename(path).startswith("."):
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    def meanwhile(old, new):
+        if next(left, None):
+            other.runs_finished(result.isel(run=[0, 1]))
+        rename(old, new)
+
+    (tmp_path / "tracked" / f".{'f' * 32}").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", gone)
+        patch.setattr(os, "rename", meanwhile)
+        one.runs_finished(result)
+    twin = result.isel(run=[0]).assign_coords(identity=("run", ["0" * 16]))  # of the same title
+    other.runs_finished(twin)
+    found = [path.name for path in (tmp_path / "tracked").glob("[!.]*/pausejax-run.*")]
+    titles = [path.name for path in (tmp_path / "tracked").glob("[!.]*")]
+    assert len(found) == len(set(found)) == len(titles) == 9
+    assert [title.endswith("(2)") for title in titles].count(True) == 1
+
+
+@pytest.mark.slow
 def test_a_full_disk_of_tensorboard_is_one_line(tmp_path):
     """No file may be larger than 5 kB, and the run has more. `SummaryWriter` would wait for ever."""
     code = "import resource as r; from pausejax.execution.tracking import TensorBoardTracker, runs; "

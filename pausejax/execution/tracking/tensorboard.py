@@ -62,8 +62,8 @@ class TensorBoardTracker(Tracker):
             with contextlib.suppress(FileNotFoundError):  # another process has completed it
                 if time.time() - folder.stat().st_mtime > _SECONDS_OF_WRITING:
                     shutil.rmtree(folder, ignore_errors=True)
-        kept = (path for path in self._folder.glob(f"*/{_KEY}.*") if not path.parent.name.startswith("."))
-        known = {path.suffix[1:] for path in kept}
+        # Hidden folders are left out already here: another process may rename one at any time.
+        known = {path.suffix[1:] for path in self._folder.glob(f"[!.]*/{_KEY}.*")}
         for run in tracked_runs(result, known):
             self._log(run)
 
@@ -73,7 +73,7 @@ class TensorBoardTracker(Tracker):
             partial.mkdir(parents=True)
             self._write(run, partial / f"events.out.tfevents.{int(time.time())}")
             (partial / f"{_KEY}.{run.key}").touch()
-            os.replace(partial, self._free(_as_file(run.title)))
+            self._rename(partial, run)
         except OSError as error:
             raise self._unwritable(error) from error
         finally:
@@ -104,13 +104,23 @@ class TensorBoardTracker(Tracker):
     def _unwritable(self, error: OSError) -> ValueError:
         return ValueError(f"tracker tensorboard: {self._folder} can't be written: {error.strerror}")
 
-    def _free(self, name: str) -> Path:
-        """Returns a new folder's path. A number is appended if another study's run has the same title."""
-        numbers = itertools.count(2)
-        folder = self._folder / name
-        while folder.exists():
-            folder = self._folder / f"{name} ({next(numbers)})"
-        return folder
+    def _rename(self, partial: Path, run: TrackedRun) -> None:
+        """Gives a complete folder its name, unless another process has logged the run meanwhile.
+
+        A number is appended if another study's run has the same title.
+        """
+        name = _as_file(run.title)
+        for number in itertools.count(1):
+            folder = self._folder / (name if number == 1 else f"{name} ({number})")
+            if not folder.exists():
+                try:
+                    os.rename(partial, folder)
+                    return
+                except OSError:
+                    if not folder.exists():  # else another process has just taken the name
+                        raise
+            if (folder / f"{_KEY}.{run.key}").exists():
+                return
 
 
 def _as_file(name: str) -> str:
