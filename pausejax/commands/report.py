@@ -160,7 +160,7 @@ def _leave(
     named = options.chart
     if unknown := [name for name in named if name not in charts]:
         raise SpecError([f"--chart {unknown[0]}: must be one of {', '.join(charts) or 'no charts'}"])
-    formats = options.format or (("pdf",) if named else formats)
+    formats = tuple(dict.fromkeys(options.format or (("pdf",) if named else formats)))
     folder, size = Folder(out), (options.width, options.height)
     folder.write(page.NAME, text.encode())
     files = []

@@ -24,14 +24,14 @@ class Runs(NamedTuple):
     learning_rate: np.ndarray
     """η, from 1e-15 to 1e15."""
     exploration_rate: np.ndarray
-    """ξ in (0, 1)."""
+    """ξ, from 1e-15 to less than 1."""
     budget: np.ndarray
     """B, in units of the largest model's cost; at least 1, (a3)."""
     uplink: np.ndarray
     """b_t / b_ℓ: the number of losses that all clients together can report in a round; from K + 1 to
     2^31 - 1."""
     spending: np.ndarray | float = 1.0
-    """FedBoost's expected cost of a round over the budget, in (0, 1]."""
+    """FedBoost's expected cost of a round over the budget, from 1e-15 to 1."""
 
 
 def one_pass(num_rows: int, num_clients: int = NUM_CLIENTS) -> int:
@@ -171,6 +171,8 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
       ValueError: a setting is out of range; the message names the first such setting.
     """
     runs = Runs(*np.broadcast_arrays(*(np.atleast_1d(np.asarray(field)) for field in runs)))
+    real = ("learning_rate", "exploration_rate", "budget", "spending")
+    runs = runs._replace(**{name: getattr(runs, name).astype(np.float64) for name in real})
     conditions: tuple[tuple[str, Any, str], ...] = (
         (
             "seed",
@@ -184,7 +186,7 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
         ),
         (
             "exploration_rate",
-            (runs.exploration_rate >= SMALLEST) & (runs.exploration_rate.astype(np.float32) < 1),
+            (runs.exploration_rate >= SMALLEST) & (runs.exploration_rate < 1 - 2**-25),
             f">= {SMALLEST:g} and, in float32, < 1",
         ),
         (
@@ -195,7 +197,7 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
         ("spending", (runs.spending >= SMALLEST) & (runs.spending <= 1), f"from {SMALLEST:g} to 1"),
         (
             "uplink",
-            (runs.uplink > num_models) & (runs.uplink < 2**31),
+            (runs.uplink >= num_models + 1) & (runs.uplink < 2**31),
             f">= {num_models + 1}, the most losses that a client reports, and < 2^31",
         ),
     )

@@ -153,7 +153,7 @@ def with_symbols(
     `say` reports a parameter that is given in both ways. The checked document of a study needs none.
     """
 
-    def flat(table: Any) -> Any:
+    def flat(table: Any, where: str = "") -> Any:
         if not isinstance(table, dict):
             return table
         found: dict[str, Any] = {}
@@ -165,12 +165,12 @@ def with_symbols(
                 given[key] = {name: value[name] for name in inner if name not in named} if named else value
             if say:
                 for twice in [one for one in given if one in found]:
-                    say(twice, given[twice], TWICE.format(words.aliases.get(twice, twice)))
+                    say(where + twice, given[twice], TWICE.format(words.aliases.get(twice, twice)))
             found |= given
         return found
 
     tables = {
-        key: [flat(item) for item in value] if isinstance(value, list) else flat(value)
+        key: [flat(item, f"{key}.") for item in value] if isinstance(value, list) else flat(value, f"{key}.")
         for key, value in document.items()
     }
     return flat(tables)
@@ -230,7 +230,7 @@ def refuse_changed_files(study: Study) -> None:
 
 def _copy(table: Any) -> Any:
     if isinstance(table, Mapping):
-        return {str(key): _copy(value) for key, value in table.items()}
+        return {key if isinstance(key, str) else str(key): _copy(value) for key, value in table.items()}
     return [_copy(value) for value in table] if isinstance(table, list | tuple) else table
 
 

@@ -246,10 +246,10 @@ def test_a_million_rounds_stay_finite_and_find_the_best():
     [
         ("seed", 0, 2**32 - 1, (-1, 2**32, 1.5)),
         ("learning_rate", 1e-15, 1e15, (0.0, 1e-50, 1e50, np.nan)),
-        ("exploration_rate", 1e-15, 0.999, (0.0, 1.0, 1e-50, 1 - 1e-12)),
+        ("exploration_rate", 1e-15, 0.999, (0.0, 1.0, 1e-50, 1e50, 1 - 2**-25)),
         ("budget", 1.0, 1e9, (0.999,)),
         ("spending", 1e-15, 1.0, (0.0, 1.001)),
-        ("uplink", 8, 2**31 - 1, (7, 2**31, 2**32 + 50)),
+        ("uplink", 8, 2**31 - 1, (7, 7.5, 2**31, 2**32 + 50)),
     ],
 )
 def test_settings_reach_their_limits_and_no_further(field, least, most, refused):
@@ -259,6 +259,15 @@ def test_settings_reach_their_limits_and_no_further(field, least, most, refused)
     for value in refused:
         with pytest.raises(ValueError, match=rf"^{field}: must be .*, not {re.escape(str(value))}"):
             check_runs(good._replace(**{field: np.array([least, value])}), 7)
+
+
+def test_rates_that_half_precision_rounds_to_0_or_infinity_are_refused():
+    good = Runs(0, 0.1, 0.1, 3.0, 20)
+    for field in ("learning_rate", "exploration_rate", "spending"):
+        with pytest.raises(ValueError, match=f"^{field}: must be .*, not 0.0"):
+            check_runs(good._replace(**{field: np.float16(0)}), 7)
+    with pytest.raises(ValueError, match=r"^learning_rate: must be .*, not inf"):
+        check_runs(good._replace(learning_rate=np.float16(np.inf)), 7)
 
 
 def test_budgets_are_whole_parameters_and_no_more_than_all():

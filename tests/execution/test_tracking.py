@@ -148,9 +148,10 @@ def test_processes_that_began_together_log_a_run_once(result, address):
 
 @pytest.mark.slow
 def test_a_run_that_another_process_is_logging_is_left_to_it(result, address, monkeypatch):
-    """The same study is played in two folders, and both report to one experiment."""
+    """The same study is played in two folders, and both report to one experiment of a server."""
     from mlflow import MlflowClient
 
+    monkeypatch.setattr("pausejax.execution.tracking.mlflow._place", lambda uri: None)
     end, one, other = MlflowClient.set_terminated, *(tracking.MlflowTracker(address) for _ in range(2))
     for tracker in (one, other):
         tracker.start(STUDY)

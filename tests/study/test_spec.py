@@ -1,5 +1,6 @@
 """The study spec: what it accepts, and one clear line for each mistake."""
 
+import enum
 import re
 import tomllib
 from pathlib import Path
@@ -75,8 +76,14 @@ def test_overrides_replace_values_under_any_spelling():
         ({"reward": {"gamma": float("nan")}}, "reward.gamma = nan: must be a finite number >= 0"),
         ({"reward": {"zeta": "big"}}, 'reward.zeta = "big": must be a finite number > 0'),
         ({"reward": {"alpha": 1, "generalization_weight": 2}}, "gives generalization_weight a second value"),
-        ({"privacy": {"laplace": {"sensitivity": 1}, "laplace.sensitivity": 2}}, "gives sensitivity a"),
-        ({"privacy": {"laplace.sensitivity": 2, "laplace": {"sensitivity": 1}}}, "gives sensitivity a"),
+        (
+            {"privacy": {"laplace": {"sensitivity": 1}, "laplace.sensitivity": 2}},
+            "privacy.laplace.sensitivity = 2: gives sensitivity a second value",
+        ),
+        (
+            {"policy": [{"name": "pause", "laplace.sensitivity": 2, "laplace": {"sensitivity": 1}}]},
+            "policy.laplace.sensitivity = 1: gives sensitivity a second value",
+        ),
         ({"reward": {"alpha": []}}, "reward.alpha = []: must list one value or more"),
         ({"reward": {"alpha": [1, 1.0]}}, "must not list a value twice"),
         ({"reward": 3}, "reward = 3: must be a table"),
@@ -109,6 +116,14 @@ def test_each_mistake_is_one_clear_line(document, expected):
     assert expected in found[0]
     assert found[0].startswith("study.toml: ")
     assert "\n" not in found[0]
+
+
+def test_keys_may_be_members_of_an_enumeration():
+    class Weight(str, enum.Enum):  # noqa: UP042 str() of a StrEnum is its value
+        LEAKAGE = "gamma"
+
+    study = parse({**MINIMAL, "reward": {Weight.LEAKAGE: 3.0}})
+    assert study.axes["privacy_weight"] == (3.0,)
 
 
 def test_ten_mistakes_are_reported_together():

@@ -54,15 +54,16 @@ class MlflowTracker(Tracker):
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
-            with self._failing_in_one_line():
+            with self._failing_in_one_line(), self._alone():
                 alike = self._runs(f"tags.`pausejax.identity` = '{run.identity}'")
                 same = [one for one in alike if _key(one) == run.key]
                 # Another process of the study may have logged the run since `start`.
                 if not any(one.info.status == "FINISHED" for one in same):
-                    # A process was killed while it logged these copies. Later ones may be of a study in
-                    # another folder, which logs the same run at this moment.
-                    for one in self._incomplete.intersection(one.info.run_id for one in same):
-                        self._client.delete_run(one)
+                    # A process was killed while it logged such a copy. But a server has no lock, so a copy
+                    # that was not there at `start` may be one that another process logs at this moment.
+                    for one in same:
+                        if _place(self._where) or one.info.run_id in self._incomplete:
+                            self._client.delete_run(one.info.run_id)
                     self._log(run, result.attrs)
             self._known.add(run.key)
 
@@ -94,9 +95,10 @@ class MlflowTracker(Tracker):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Waits until no other process makes MLflow's tables, if the store is on a disk.
+        """Waits until no other process makes MLflow's tables or logs a run, if the store is on a disk.
 
-        MLflow has no lock of its own. Two processes that make the tables of an SQLite file damage it.
+        MLflow has no lock of its own. Two processes that make the tables of an SQLite file damage it, and two
+        that look for a run at the same time both log it.
         """
         if (place := _place(self._where)) is None:
             yield
@@ -127,9 +129,8 @@ class MlflowTracker(Tracker):
         while True:
             page = self._client.search_runs([self._experiment], wanted, max_results=_PAGE, page_token=token)
             yield from page
-            if (
-                not page.token or page.token == token
-            ):  # the server repeats the first page, so it does not support pages
+            # A server that does not support pages repeats the first one.
+            if not page.token or page.token == token:
                 return
             token = page.token
 
