@@ -12,6 +12,7 @@ from pausejax.privacy.mechanism import CLIPS, Clip
 
 Method = Literal["renyi", "pld"]
 METHODS: tuple[str, ...] = get_args(Method)
+_TINY = 1e-100
 
 
 def pure_epsilon(
@@ -113,9 +114,12 @@ def approximate_epsilon(
             "(ε, δ) accounting needs dp-accounting. Install it: pip install 'pausejax[accounting]'"
         ) from error
     accountant = RdpAccountant() if method == "renyi" else PLDAccountant()
-    for epsilon in spent:
+    # The noise of the last releases may be too large for a float. Such releases are composed by addition.
+    tiny = spent < _TINY
+    for epsilon in spent[~tiny]:
         accountant.compose(dp_accounting.LaplaceDpEvent(1 / epsilon), copies)
-    return min(float(spent.sum()) * copies, float(accountant.get_epsilon(delta)))
+    together = float(accountant.get_epsilon(delta)) + float(spent[tiny].sum()) * copies
+    return min(float(spent.sum()) * copies, together)
 
 
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
@@ -125,7 +129,8 @@ def _schedule(participations: int, privacy_budget: float, budget_decay: float) -
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):
         if not 0 < value < np.inf:
             raise ValueError(f"{name}: must be positive and finite, not {value}")
-    return privacy_budget * np.expm1(budget_decay) * np.exp(-budget_decay * np.arange(1, participations + 1))
+    # (e^η - 1) e^{-ηi} = (1 - e^{-η}) e^{-η(i - 1)}, which does not overflow.
+    return privacy_budget * -np.expm1(-budget_decay) * np.exp(-budget_decay * np.arange(participations))
 
 
 def _copies(num_parameters: int, clip: Clip) -> int:

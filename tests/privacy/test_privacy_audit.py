@@ -359,6 +359,23 @@ def test_bad_arguments_are_named(changes, message):
         epsilon_lower_bound(np.ones(1), np.ones(5))
 
 
+def test_fast_decays_and_many_participations_overflow_nothing():
+    """After the first release of e^η = ∞, and after 1,500 of η = 0.5, nothing is left to spend."""
+    pytest.importorskip("dp_accounting")
+    assert accounting.pure_epsilon(3, 40.0, 800.0) == 40
+    assert accounting.pure_epsilon(2000, 40.0, 0.5) == pytest.approx(40)
+    assert accounting.renyi_epsilon(3, 4.0, 800.0, order=2.0) == pytest.approx(
+        np.log(2 / 3 * np.exp(4.0) + np.exp(-8.0) / 3)
+    )
+    for method in accounting.METHODS:
+        few, many = (
+            accounting.approximate_epsilon(count, 1.0, 0.5, delta=1e-5, method=method)
+            for count in (200, 2000)
+        )
+        assert many == pytest.approx(few)
+        assert 0 < accounting.approximate_epsilon(3, 1e-200, 800.0, delta=1e-5, method=method) <= 1e-200
+
+
 @pytest.mark.parametrize("order", [1.5, 2.0, 7.0])
 def test_a_tiny_divergence_is_not_negative(order):
     for budget in np.geomspace(1e-12, 1e-6, 30):
