@@ -174,7 +174,7 @@ def ucb(
       m: clients per round.
       exploitation_gain: ζ; the paper's (13) has 1.
     """
-    log_round = jnp.log(_float32(jnp.maximum(round, 1)))
+    log_round = jnp.log(jnp.maximum(_float32(round), 1))
     width = jnp.sqrt((m + 1) * log_round / _float32(jnp.maximum(counts, 1)))
     return jnp.where(counts > 0, rounded(exploitation_gain * mean_reward) + width, jnp.inf)
 
@@ -191,7 +191,7 @@ def generalization(
       m: clients per round.
       exponent: β > 0.
     """
-    used = jnp.where(round > 0, counts / jnp.maximum(round, 1), 0.0)
+    used = jnp.where(round > 0, _float32(counts) / jnp.maximum(_float32(round), 1), 0.0)
     lag = rounded(m * data_share) - used
     return jnp.abs(lag) ** exponent * jnp.sign(lag)
 

@@ -152,12 +152,17 @@ def resample(times: np.ndarray, values: np.ndarray, points: int = 200) -> tuple[
       points: number of times.
 
     Returns:
-      Times, [points], and the last value of each run up to each time, [runs, points]. The times begin when
-      every run has a value, and end when the first run ends; if this is earlier, there are none. NaN ends the
-      curve of a run. A run without any value is left out.
+      Times, [points], and the value of each run after the last round up to each time, [runs, points]. The
+      curve of a run begins with its first value that is not NaN, and ends with the last one. The times begin
+      when every curve has begun, and end when the first curve ends; if this is earlier, there are none. A run
+      without any value is left out.
     """
-    known = np.isfinite(times) & ~np.isnan(values)
-    curves = [(t[there], v[there]) for t, v, there in zip(times, values, known, strict=True) if there.any()]
+    curves = []
+    for t, v in zip(times, values, strict=True):
+        known = np.flatnonzero(np.isfinite(t) & ~np.isnan(v))
+        if known.size:
+            curve = slice(known[0], known[-1] + 1)
+            curves.append((t[curve], v[curve]))
     if not curves:
         return np.zeros(0), np.zeros((0, 0))
     begin = max(t[0] for t, _ in curves)

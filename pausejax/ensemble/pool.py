@@ -54,7 +54,7 @@ def make_pool(
         )
     if not predictions.size:
         raise ValueError(f"predictions: must have entries, but the shape is {predictions.shape}")
-    if not (np.issubdtype(counts.dtype, np.integer) and counts.min() > 0 and counts.sum() < 2**31):
+    if not (np.issubdtype(counts.dtype, np.integer) and counts.min() > 0 and sum(counts.tolist()) < 2**31):
         raise ValueError(
             "parameters: must be integers > 0 with a sum < 2^31. If the sum is larger, give all numbers in a "
             "larger unit, such as thousands of parameters"

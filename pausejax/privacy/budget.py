@@ -42,4 +42,4 @@ def update_leakage(ledger: jax.Array, num_parameters: int, clip: str) -> jax.Arr
     so the vector leaks d·ε_i by composition. Clipping the vector in L1 protects the whole vector with ε_i
     (Theorem 1).
     """
-    return ledger * num_parameters if clip == "coordinate" else ledger
+    return ledger * jnp.float32(num_parameters) if clip == "coordinate" else ledger

@@ -97,9 +97,13 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
 def clip_l2(update: jax.Array, clip_norm: jax.Array | float) -> jax.Array:
     """Scales an update, float32 [d], down to an L2 norm of at most `clip_norm` > 0."""
     # Entries are first divided by the largest absolute entry, because its square may overflow float32.
-    largest = jnp.maximum(jnp.max(jnp.abs(update), initial=0.0), jnp.finfo(jnp.float32).tiny)
-    norm = largest * jnp.sqrt(jnp.sum((update / largest) ** 2))
-    return update * jnp.minimum(1.0, clip_norm / norm)
+    tiny = jnp.finfo(jnp.float32).tiny
+    largest = jnp.maximum(jnp.max(jnp.abs(update), initial=0.0), tiny)
+    # Huge entries are made smaller before, because XLA multiplies by a reciprocal, and that of 2^127 is 0.
+    unit = jnp.where(largest > 2.0**100, 2.0**-100, 1.0)
+    largest *= unit
+    norm = largest * jnp.sqrt(jnp.sum((update * unit / largest) ** 2))
+    return update * jnp.minimum(1.0, clip_norm * unit / jnp.maximum(norm, tiny))
 
 
 Clip = Literal["coordinate", "vector"]

@@ -36,7 +36,7 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 
     Args:
       ucb: float32 [K]; +inf marks an unexplored client. With μ instead, the result is the oracle's set, (10).
-      score: float32 [K], (α g_k + γ p_k) / m.
+      score: float32 [K], (α g_k + γ p_k) / m. Scores are cut to ±8e37 / m, and finite ucb to ±8e37.
       m: the number of clients to select, 1 <= m <= K.
       available: bool [K], the clients that can be selected; None: all. Terms of other clients are not read.
 

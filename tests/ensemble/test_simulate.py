@@ -329,6 +329,7 @@ def test_one_pass_shows_every_row():
         ({"predictions": np.full((3, 2), np.nan)}, "predictions: must be from 0 to 1, not nan"),
         ({"targets": np.array([0.1, -0.2, 0.3])}, "targets: must be from 0 to 1, not -0.2"),
         ({"parameters": [3, 0]}, "parameters: must be integers > 0"),
+        ({"parameters": [2**62, 2**62]}, "parameters: must be integers > 0"),
         ({"parameters": [3.5, 1.0]}, "parameters: must be integers > 0"),
         ({"parameters": [2**30, 2**30]}, "parameters: .* sum < 2.31"),
         ({"parameters": [3]}, "predictions, targets, parameters: must have the shapes"),

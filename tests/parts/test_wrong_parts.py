@@ -241,6 +241,7 @@ def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys, law):
         "released",
         "max_releases",
         "unread_parameters",
+        "reports",  # counts the losses of an ensemble; -1 is no value
     ],
 )
 def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):

@@ -113,6 +113,10 @@ def test_common_times_end_with_the_first_run_that_stops():
     assert at.tolist() == [3.0] and found.tolist() == [[7.0], [2.0]]
     at, found = resample(np.array([[1.0, 2.0, 3.0]]), np.array([[np.inf, 4.0, 4.0]]), points=3)
     assert at.tolist() == [1, 2, 3] and found[0, 1:].tolist() == [4, 4]
+    # A missing value between two others is a gap, also in time.
+    at, found = resample(np.array([[1.0, 2, 3, 4]]), np.array([[5.0, np.nan, 6, np.nan]]), points=5)
+    assert at.tolist() == [1, 1.5, 2, 2.5, 3]
+    np.testing.assert_array_equal(found, [[5, 5, np.nan, np.nan, 6]])
 
 
 def test_without_rounds_there_is_no_curve(runs):

@@ -57,6 +57,15 @@ def test_epsilon_grows_with_releases_and_broadcasts():
     assert privacy.gaussian_epsilon(np.array(1), np.array(1e6), np.array(1e-5)) < 1e-20
 
 
+@pytest.mark.parametrize("compiled", [lambda function: function, jax.jit])
+@pytest.mark.parametrize("clip_norm", [1e-15, 1.0, 1e15])
+@pytest.mark.parametrize("entry", [0.0, 1e-38, 5e37, 1e38, 3e38])
+def test_no_entry_is_too_small_or_large_to_be_clipped(entry, clip_norm, compiled):
+    """The reciprocal of 2^127 is 0 in float32, and the square of 1e-38 is too."""
+    clipped = compiled(privacy.clip_l2)(jnp.full(50, entry, jnp.float32), clip_norm)
+    assert np.linalg.norm(np.asarray(clipped, np.float64)) <= clip_norm * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-3, 1.0, 1e25])
 def test_clipping_bounds_the_norm_whatever_the_size(scale):
     update = jnp.asarray(np.random.default_rng(0).normal(size=50) * scale, jnp.float32)

@@ -63,6 +63,7 @@ def test_noise_is_laplace_of_the_stated_scale(clip):
 def test_leakage_of_the_update_composes_over_coordinates_or_not():
     assert float(privacy.update_leakage(jnp.float32(2.0), 10, "coordinate")) == 20.0
     assert float(privacy.update_leakage(jnp.float32(2.0), 10, "vector")) == 2.0
+    assert float(privacy.update_leakage(jnp.float32(2.0), np.int64(3 * 10**9), "coordinate")) == 6e9
 
 
 def test_unknown_clip_is_named():
