@@ -64,10 +64,12 @@ def renyi_epsilon(
     if not 1 < order < np.inf:
         raise ValueError(f"order: must be > 1 and finite, not {order}")
     spent = _schedule(participations, privacy_budget, budget_decay)
-    far = np.log(order / (2 * order - 1)) + (order - 1) * spent
-    near = np.log((order - 1) / (2 * order - 1)) - order * spent
+    share, gain = (order - 1) / (2 * order - 1), (order - 1) * spent
+    # Both are log((1 - share) e^gain + share e^{-order ε}). Near order 1 the first one loses no digits.
+    small = np.log1p((1 - share) * np.expm1(np.minimum(gain, 1)) + share * np.expm1(-order * spent))
+    large = np.logaddexp(np.log(1 - share) + gain, np.log(share) - order * spent)
     # Rounding can make a tiny divergence negative.
-    divergence = np.maximum(np.logaddexp(far, near), 0.0)
+    divergence = np.maximum(np.where(gain < 1, small, large), 0.0)
     return float(divergence.sum() / (order - 1)) * _copies(num_parameters, clip)
 
 

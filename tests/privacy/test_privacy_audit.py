@@ -376,6 +376,13 @@ def test_fast_decays_and_many_participations_overflow_nothing():
         assert 0 < accounting.approximate_epsilon(3, 1e-200, 800.0, delta=1e-5, method=method) <= 1e-200
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0])
+def test_the_order_may_be_near_one(epsilon):
+    """At order 1 it is the Kullback-Leibler divergence of Laplace noise, ε - 1 + e^-ε."""
+    found = accounting.renyi_epsilon(1, epsilon / -np.expm1(-1.0), 1.0, order=1 + 1e-9)
+    assert found == pytest.approx(epsilon + np.expm1(-epsilon), rel=1e-6)
+
+
 @pytest.mark.parametrize("order", [1.5, 2.0, 7.0])
 def test_a_tiny_divergence_is_not_negative(order):
     for budget in np.geomspace(1e-12, 1e-6, 30):
