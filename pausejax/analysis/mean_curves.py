@@ -58,7 +58,8 @@ def curves(
       when all of its runs have a value. It ends when the first of its runs ends.
 
     Raises:
-      ValueError: the metric is unknown or has no curve, or the result has no simulated time.
+      ValueError: the metric is unknown or has no curve, the result has no simulated time, or `smoothing` or
+        `points` is no integer of at least 1.
     """
     known = metrics_of(result)
     if metric not in known:
@@ -69,6 +70,9 @@ def curves(
         raise ValueError(
             f"against = {against!r}: must be 'round', or 'elapsed' if the result has the variable elapsed"
         )
+    for name, value in (("smoothing", smoothing), ("points", points)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name} = {value!r}: must be an integer >= 1")
     codes, table, labels = split_settings(result)
     frames = []
     for place, (label, row) in enumerate(zip(labels, records(table), strict=True)):

@@ -5,26 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.quantities import Metric, metrics_in
+from pausejax.analysis.quantities import COUNTS, Metric, metrics_in
 
 # Largest gap that counts as 0. Values of (14) are about 10, so their float32 rounding error is about 1e-6.
 _EXACT = 1e-5
-
-
-COUNTS = frozenset(
-    (
-        "arrived",
-        "available_count",
-        "counts",
-        "failed_count",
-        "late_count",
-        "releases",
-        "reports",
-        "selected",
-        "sent_counts",
-    )
-)
-"""Variables of all kinds of studies in which -1 stands for no value."""
 
 
 def is_count(name: str, values: np.ndarray) -> bool:

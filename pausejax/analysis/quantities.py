@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+COUNTS = frozenset(
+    (
+        "arrived",
+        "available_count",
+        "counts",
+        "failed_count",
+        "late_count",
+        "releases",
+        "reports",
+        "selected",
+        "sent_counts",
+    )
+)
+"""Variables of all kinds of studies in which -1 stands for no value."""
 
 
 class Variable(NamedTuple):

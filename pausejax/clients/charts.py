@@ -51,12 +51,15 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     y = Axis(leakage.axis_label, zero=True)
     found += [curves(grid, leakage, against, y=y, levels=_budget) for against in clocks_of(result)]
     selecting = _of_lines(grid, _selects_m)
-    if selecting.panels and "cumulative_pseudo_regret" in known:
-        found.append(_regret(selecting, known["cumulative_pseudo_regret"], Axis("round", "log"), linear=0.1))
+    regrets = (
+        ("cumulative_pseudo_regret", Axis("round", "log"), 0.1),
         # Realized regret may be negative in a round, so the scale is linear over a wider range around 0.
-        found.append(_regret(selecting, known["cumulative_regret"], None, linear=10))
-        if "expected_regret" in result:
-            found.append(_regret(selecting, known["cumulative_expected_regret"], None, linear=0.1))
+        ("cumulative_regret", None, 10),
+        ("cumulative_expected_regret", None, 0.1),
+    )
+    for name, x, linear in regrets:
+        if selecting.panels and name in known:
+            found.append(_regret(selecting, known[name], x, linear=linear))
     if "selection_gap" in result:
         found.append(_selection_gap(grid))
     tenths = [metric for metric in known.values() if metric.reduce in ("lowest_tenth", "highest_tenth")]

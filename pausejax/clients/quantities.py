@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.analysis.metrics import COUNTS
-from pausejax.analysis.quantities import Metric, Variable, series
+from pausejax.analysis.quantities import COUNTS, Metric, Variable, series
 from pausejax.parts import Bound, Part, PartError
 from pausejax.study.study import Study
 

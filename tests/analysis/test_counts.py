@@ -6,7 +6,7 @@ import pytest
 
 import pausejax
 from pausejax import analysis
-from pausejax.analysis import metrics
+from pausejax.analysis import quantities
 from pausejax.analysis.mean_curves import samples
 from pausejax.clients import variables as clients_variables
 from pausejax.ensemble import variables as ensemble_variables
@@ -156,4 +156,4 @@ def test_two_runs_of_a_seed_are_one_value_of_a_mean_curve():
 def test_every_variable_with_minus_one_for_no_value_is_a_count():
     """Also if `xarray.concat` has made its integers floats."""
     tables = {**clients_variables.VARIABLES, **ensemble_variables.VARIABLES}
-    assert {name for name, variable in tables.items() if variable.fill == -1} == metrics.COUNTS
+    assert {name for name, variable in tables.items() if variable.fill == -1} == quantities.COUNTS

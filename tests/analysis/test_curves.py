@@ -78,3 +78,8 @@ def test_mistakes_are_named(result):
         analysis.curves(result.drop_vars(["elapsed", "round_latency"]), "max_leakage", against="elapsed")
     with pytest.raises(ValueError, match="against = 'time'"):
         analysis.curves(result, "max_leakage", against="time")
+    for smoothing in (0, -3, np.nan, 1.5):
+        with pytest.raises(ValueError, match=r"smoothing = .*: must be an integer >= 1"):
+            analysis.curves(result, "test_accuracy", smoothing=smoothing)
+    with pytest.raises(ValueError, match="points = 0: must be an integer >= 1"):
+        analysis.curves(result, "test_accuracy", points=0)

@@ -166,6 +166,14 @@ def test_what_charts_need_is_checked(place, change, said):
     assert said in str(raised.value)
 
 
+def test_charts_of_what_is_missing_are_left_out(place):
+    result = place[1]
+    found = set(pausejax.charts(result))
+    for name in set(result.data_vars) - {"elapsed", "max_leakage", "selected", "counts", "diverged_round"}:
+        assert set(pausejax.charts(result.drop_vars(name))) <= found
+    assert "cumulative_regret_vs_round" not in pausejax.charts(result.drop_vars("regret"))
+
+
 def test_a_unit_is_no_date(place, tmp_path):
     result = place[1].copy()
     result["regret"].attrs["units"] = "days since 2000-01-01"
