@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.analysis.quantities import Metric, Variable
+from pausejax.analysis.quantities import COUNTS, Metric, Variable
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
 from pausejax.clients.record import Record
@@ -104,7 +104,8 @@ def _taken(study: Study) -> frozenset[str]:
     spellings = [spelling for parameter in words.parameters.values() for spelling in parameter.spellings]
     known = (VARIABLES, METRICS, words.parameters, spellings, words.study)
     recorded = set(Record._fields) - {"own", "fault", "lost"}  # which `records.to_host` takes out
-    return frozenset(COORDINATES).union(recorded, *known)
+    # In a variable with the name of a count, whatever the kind of study, -1 is no value.
+    return frozenset(COORDINATES).union(recorded, COUNTS, *known)
 
 
 def outputs(study: Study) -> Outputs:

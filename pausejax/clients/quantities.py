@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.analysis.quantities import COUNTS, Metric, Variable, series
+from pausejax.analysis.quantities import Metric, Variable, series
 from pausejax.parts import Bound, Part, PartError
 from pausejax.study.study import Study
 
@@ -79,8 +79,7 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
     """
     found = {}
     for part in parts_of(study):
-        # In a variable of such a name, whatever the kind of study, -1 is no value.
-        if part.name in taken | COUNTS:
+        if part.name in taken:
             raise PartError(f"{part.where}: this name is taken. Choose another name")
         found[part.name] = series(part.notes["units"], part.summary or part.name)
     return found

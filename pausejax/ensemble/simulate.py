@@ -36,12 +36,12 @@ class Runs(NamedTuple):
 
 def one_pass(num_rows: int, num_clients: int = NUM_CLIENTS) -> int:
     """Returns the number of rounds after which the clients have seen every row of the stream: ceil(n / N)."""
-    return -(-num_rows // num_clients)
+    return -(-int(num_rows) // int(num_clients))
 
 
 def reads_too_many_rows(rounds: int, num_clients: int) -> bool:
     """Returns whether a run reads 2^31 rows or more of the data stream, which int32 can't count."""
-    return rounds * num_clients >= 2**31
+    return int(rounds) * int(num_clients) >= 2**31
 
 
 def simulate(

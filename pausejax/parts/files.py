@@ -82,10 +82,10 @@ def _text(path: Path) -> np.ndarray:
         first = file.readline()
     skipped = 0 if _is_row(first) else 1
     table = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=skipped, encoding="utf-8-sig")
-    if not skipped and _begins_with_column_numbers(table):
+    if not skipped and _begins_with_column_numbers(first, table):
         raise ValueError(
             f'its first line "{first.strip()[:40]}" may number the columns, as pandas does by default. Write '
-            "the file without this line (header=False), or as .npy if these are values"
+            "the file without this line (header=False), or with decimal points (0.0) if these are values"
         )
     if not skipped and _begins_with_names(first, table):
         raise ValueError(
@@ -96,16 +96,17 @@ def _text(path: Path) -> np.ndarray:
     return table
 
 
-def _begins_with_column_numbers(table: np.ndarray) -> bool:
+def _begins_with_column_numbers(line: str, table: np.ndarray) -> bool:
     """Returns whether the first row of a table is 0, 1, 2, … or 1, 2, 3, …, and so may number the columns.
 
     In a table of one or two columns, only 0, 1, … numbers the columns. Returns False if the table has one row
-    only, or if all of its numbers are 0 or 1.
+    only, or if the first line has a number with a decimal point.
     """
     columns = table.shape[1]
+    if not _is_whole(line):
+        return False
     numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]
-    is_numbered = any(np.array_equal(table[0], numbers) for numbers in numbered) if len(table) > 1 else False
-    return is_numbered and not np.isin(table, (0, 1)).all()
+    return len(table) > 1 and any(np.array_equal(table[0], numbers) for numbers in numbered)
 
 
 def _begins_with_names(line: str, table: np.ndarray) -> bool:
@@ -113,8 +114,12 @@ def _begins_with_names(line: str, table: np.ndarray) -> bool:
 
     It has at least three whole numbers, and each other row has a decimal.
     """
-    is_whole = all(cell.strip().isdecimal() for cell in line.split(","))
-    return is_whole and table.shape[1] > 2 and len(table) > 1 and bool((table[1:] % 1).any(axis=1).all())
+    is_large = table.shape[1] > 2 and len(table) > 1
+    return _is_whole(line) and is_large and bool((table[1:] % 1).any(axis=1).all())
+
+
+def _is_whole(line: str) -> bool:
+    return all(cell.strip().isdecimal() for cell in line.split(","))
 
 
 def _is_row(line: str) -> bool:

@@ -125,10 +125,11 @@ def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
         lambda: analysis.mean_ci(result, change),
         lambda: analysis.paired_difference(result, "random", "fastest", change),
         lambda: analysis.mean_ci(result, -result["failed_count"]),
+        lambda: analysis.mean_ci(result, result["failed_count"] / 2),
     ):
-        with pytest.raises(ValueError, match=r"computed from failed_count, has negative integers"):
+        with pytest.raises(ValueError, match=r"computed from failed_count, has negative numbers"):
             asked()
-    kept = analysis.mean_ci(result, change.astype(float))
+    kept = analysis.mean_ci(result, change.astype(float).rename("change"))
     assert (kept["mean"].values < 0).any() and not kept["left_out"].values.any()
 
 

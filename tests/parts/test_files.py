@@ -58,7 +58,16 @@ def test_a_heading_of_numbers_of_devices_is_refused(tmp_path, rows):
     np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", 3), [[17, 23, 42], *rows])
 
 
-@pytest.mark.parametrize("rows", [[[0, 1], [1, 1]], [[0, 1, 2]], [[1, 2], [3, 4]], [[1, 2, 4], [0, 1, 2]]])
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_a_heading_is_refused_although_all_else_is_0_or_1(tmp_path, columns):
+    """Such as that of the availability of two clients."""
+    rows = pd.DataFrame(np.ones((3, columns), int))
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="may number the columns"):
+        read_numbers(tmp_path / "t.csv", columns)
+
+
+@pytest.mark.parametrize("rows", [[[0.0, 1], [1, 1]], [[0, 1, 2]], [[1, 2], [3, 4]], [[1, 2, 4], [0, 1, 2]]])
 def test_rows_that_number_no_columns_are_numbers(tmp_path, rows):
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False, header=False)
     np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", len(rows[0])), rows)
