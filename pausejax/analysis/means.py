@@ -45,9 +45,10 @@ def mean_ci(
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
         `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
-        count of the result stands for no value and is left out too. An array that is computed from a count,
-        still has its name and has negative numbers is refused, because these may be values. An array with the
-        coordinates of other runs, or of the same runs in another order, is refused.
+        count of the result stands for no value and is left out too. Before you compute with counts, mask them:
+        `count.where(count >= 0)`. Other arrays of integers, or with the name of a count, are refused if they
+        have negative numbers. An array with the coordinates of other runs, or of the same runs in another
+        order, is refused.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
         each seed is first averaged over the other names, because runs with the same seed are not independent.
         Without "seed" there are no intervals, because the values of an axis are no sample.
@@ -179,14 +180,13 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
                 f"metric: the array's {name} is not that of the result, so it has other runs or another "
                 "order. Compute the array from this result"
             )
-    # An array that a user computed from several variables has no name. In such an array -1 may be a value.
-    if metric.name is None or not (is_count(str(metric.name), metric.values) and (metric.values < 0).any()):
+    if not (is_count(str(metric.name), metric.values) and (metric.values < 0).any()):
         return metric
     if not _is_selection(metric, result.get(metric.name)):
         raise ValueError(
-            f"metric: this array, computed from {metric.name}, has negative numbers, which may be values or "
-            "stand for no value. Give array.where(array >= 0) to leave them out, or "
-            'array.astype(float).rename("mine") to keep them'
+            f"metric: this array of {metric.name or 'integers'} has negative numbers, which may be values or "
+            "come from counts, in which -1 stands for no value. Give array.where(array >= 0) to leave them out, "
+            'or array.astype(float).rename("mine") to keep them'
         )
     return metric.copy(data=recorded(str(metric.name), metric.values))
 

@@ -119,15 +119,17 @@ def test_counts_that_xarray_has_made_floats_of_stay_counts(result, name):
 @pytest.mark.slow
 def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
     balance = (result["failed_count"] - result["available_count"]).isel(round=0)
-    assert (analysis.mean_ci(result, balance)["mean"].values < 0).all()
+    assert (analysis.mean_ci(result, balance.astype(float))["mean"].values < 0).all()
     change = result["failed_count"].diff("round")
     for asked in (
         lambda: analysis.mean_ci(result, change),
         lambda: analysis.paired_difference(result, "random", "fastest", change),
         lambda: analysis.mean_ci(result, -result["failed_count"]),
         lambda: analysis.mean_ci(result, result["failed_count"] / 2),
+        lambda: analysis.mean_ci(result, balance),
+        lambda: analysis.mean_ci(analysis.finals(result), result["failed_count"].astype(float)),
     ):
-        with pytest.raises(ValueError, match=r"computed from failed_count, has negative numbers"):
+        with pytest.raises(ValueError, match=r"this array of (failed_count|integers) has negative numbers"):
             asked()
     kept = analysis.mean_ci(result, change.astype(float).rename("change"))
     assert (kept["mean"].values < 0).any() and not kept["left_out"].values.any()
