@@ -7,6 +7,8 @@ After T participations, the sum is ε̄ (1 - e^{-ηT}) < ε̄ (Theorem 2).
 import jax
 import jax.numpy as jnp
 
+from pausejax.privacy.mechanism import CLIPS, Clip
+
 
 def epsilon_at(
     participation: jax.Array, privacy_budget: jax.Array | float, budget_decay: jax.Array | float
@@ -35,11 +37,16 @@ def leakage(
     return privacy_budget * -jnp.expm1(-decay * times)
 
 
-def update_leakage(ledger: jax.Array, num_parameters: int, clip: str) -> jax.Array:
+def update_leakage(ledger: jax.Array, num_parameters: int, clip: Clip) -> jax.Array:
     """Computes the leakage of the whole update vector from the `ledger`, Σ ε_i.
 
     The result has the shape of `ledger`. Clipping by coordinate protects each of the d coordinates with ε_i,
     so the vector leaks d·ε_i by composition. Clipping the vector in L1 protects the whole vector with ε_i
     (Theorem 1).
+
+    Raises:
+      ValueError: `clip` is unknown.
     """
+    if clip not in CLIPS:
+        raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
     return ledger * jnp.float32(num_parameters) if clip == "coordinate" else ledger

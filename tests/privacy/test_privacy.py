@@ -64,6 +64,8 @@ def test_leakage_of_the_update_composes_over_coordinates_or_not():
     assert float(privacy.update_leakage(jnp.float32(2.0), 10, "coordinate")) == 20.0
     assert float(privacy.update_leakage(jnp.float32(2.0), 10, "vector")) == 2.0
     assert float(privacy.update_leakage(jnp.float32(2.0), np.int64(3 * 10**9), "coordinate")) == 6e9
+    with pytest.raises(ValueError, match="clip: must be one of coordinate, vector, not 'coordinates'"):
+        privacy.update_leakage(jnp.float32(2.0), 10, "coordinates")
 
 
 def test_unknown_clip_is_named():
