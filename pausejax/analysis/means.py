@@ -45,10 +45,10 @@ def mean_ci(
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
         `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
-        count of the result stands for no value and is left out too. Mask counts before you compute with them:
-        `count.where(count >= 0)`. Other arrays of integers, or with the name of a count, are refused if they
-        have negative numbers. An array with the coordinates of other runs, or of the same runs in another
-        order, is refused.
+        count of the result stands for no value and is left out too. Before you compute with counts, mask and
+        rename them: `count.where(count >= 0).rename("mine")`. An array that is computed, has negative numbers
+        and is of integers or has the name of a count, is refused. So is an array with the coordinates of
+        other runs, or of the same runs in another order.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
         each seed is first averaged over the other names, because runs with the same seed are not independent.
         Without "seed" there are no intervals, because the values of an axis are no sample.
@@ -185,8 +185,9 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
     if not _is_selection(metric, result.get(metric.name)):
         raise ValueError(
             f"metric: this array of {metric.name or 'integers'} has negative numbers, which may be values or "
-            "come from counts, in which -1 stands for no value. Give array.where(array >= 0) to leave them "
-            'out, or array.astype(float).rename("mine") to keep them'
+            "come from counts, in which -1 stands for no value. If they are values, give "
+            'array.astype(float).rename("mine"). If not, mask the counts before you compute with them: '
+            'count.where(count >= 0).rename("mine")'
         )
     return metric.copy(data=recorded(str(metric.name), metric.values))
 

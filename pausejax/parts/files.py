@@ -79,17 +79,20 @@ def _npy(path: Path) -> np.ndarray:
 
 def _text(path: Path) -> np.ndarray:
     with path.open(encoding="utf-8-sig") as file:
-        first = file.readline()
-    skipped = 0 if _is_row(first) else 1
+        lines = (line.partition("#")[0].strip() for line in file)
+        # The first line that is neither blank nor a comment, and its number.
+        place, first = next(((at, line) for at, line in enumerate(lines) if line), (0, ""))
+    is_row = not first or _is_row(first)
+    skipped = 0 if is_row else place + 1
     table = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=skipped, encoding="utf-8-sig")
-    if not skipped and _begins_with_column_numbers(first, table):
+    if is_row and _begins_with_column_numbers(first, table):
         raise ValueError(
-            f'its first line "{first.strip()[:40]}" may number the columns, as pandas does by default. Write '
+            f'its first line "{first[:40]}" may number the columns, as pandas does by default. Write '
             "the file without this line (header=False), or with decimal points (0.0) if these are values"
         )
-    if not skipped and _begins_with_names(first, table):
+    if is_row and _begins_with_names(first, table):
         raise ValueError(
-            f'its first line "{first.strip()[:40]}" has whole numbers only, unlike all other lines, and may '
+            f'its first line "{first[:40]}" has whole numbers only, unlike all other lines, and may '
             "name the columns. Write the file without this line, or with a decimal point (17.0) if these are "
             "values"
         )
@@ -100,7 +103,7 @@ def _begins_with_column_numbers(line: str, table: np.ndarray) -> bool:
     """Returns whether the first row of a table is 0, 1, 2, … or 1, 2, 3, …, and so may number the columns.
 
     In a table of one or two columns, only 0, 1, … numbers the columns. Returns False if the table has one row
-    only, or if the first line has a number with a decimal point.
+    only, or if its first line has anything but digits, such as a decimal point.
     """
     columns = table.shape[1]
     if not _is_whole(line):
@@ -125,10 +128,8 @@ def _is_whole(line: str) -> bool:
 def _is_row(line: str) -> bool:
     """Returns whether the first line of a file is part of the table, and no heading.
 
-    A line with a number is part of the table, so a misprint in it is not hidden. A comment is skipped later.
+    A line with a number is part of the table, so a misprint in it is not hidden.
     """
-    if line.lstrip().startswith("#"):
-        return True
     for cell in line.split(","):
         with contextlib.suppress(ValueError):
             float(cell)

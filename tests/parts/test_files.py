@@ -58,6 +58,20 @@ def test_a_heading_of_numbers_of_devices_is_refused(tmp_path, rows):
     np.testing.assert_array_equal(read_numbers(tmp_path / "t.csv", 3), [[17, 23, 42], *rows])
 
 
+@pytest.mark.parametrize("before", ["", "# seconds\n", "\n", "\n# seconds\n\n"])
+def test_comments_and_blank_lines_hide_no_heading(tmp_path, before):
+    path = tmp_path / "t.csv"
+    path.write_text(before + "0,1,2 # clients\n0.5,1.5,2.5\n")
+    with pytest.raises(ValueError, match='its first line "0,1,2" may number the columns'):
+        read_numbers(path, 3)
+    path.write_text(before + "17,18,19\n0.5,1.5,2.5\n")
+    with pytest.raises(ValueError, match='its first line "17,18,19" has whole numbers only'):
+        read_numbers(path, 3)
+    for heading in ("", "client #1,client #2,c\n"):
+        path.write_text(before + heading + "0.25,1,2\n# more\n0.5,1.5,2.5\n")
+        np.testing.assert_array_equal(read_numbers(path, 3), [[0.25, 1, 2], [0.5, 1.5, 2.5]])
+
+
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_a_heading_is_refused_although_all_else_is_0_or_1(tmp_path, columns):
     """Such as that of the availability of two clients."""

@@ -62,7 +62,7 @@ class TensorBoardTracker(Tracker):
             with contextlib.suppress(FileNotFoundError):  # another process has completed it
                 if time.time() - folder.stat().st_mtime > _SECONDS_OF_WRITING:
                     shutil.rmtree(folder, ignore_errors=True)
-        # Hidden folders are left out already here: another process may rename one at any time.
+        # The pattern leaves out hidden folders: another process may rename one while it is searched.
         known = {path.suffix[1:] for path in self._folder.glob(f"[!.]*/{_KEY}.*")}
         for run in tracked_runs(result, known):
             self._log(run)
