@@ -16,7 +16,7 @@ import pausejax
 from pausejax.analysis import finals
 from pausejax.commands.main import main
 from pausejax.execution import tracking
-from pausejax.execution.tracking import runs
+from pausejax.execution.tracking import mlflow, runs
 
 STUDY = {"name": "tracked", "mode": "training", "spec": "", "versions": "{}", "axes": "[]"}
 
@@ -314,6 +314,33 @@ def test_a_file_that_mlflow_cannot_read_names_the_cure(tmp_path):
     assert last.startswith("ValueError: tracker mlflow: sqlite:///mlflow.db: ") and "not a database" in last
     assert "If the same command fails again, move the file away" in last
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "local"),
+    [
+        ("sqlite:///mlflow.db", True),
+        ("mlruns", True),
+        ("file:///home/me/mlruns", True),
+        ("databricks", False),
+        ("databricks://lab", False),
+        ("https://lab.example", False),
+    ],
+)
+def test_stores_on_a_disk_are_told_from_servers(uri, local):
+    assert (mlflow._place(uri) is not None) == local
+
+
+@pytest.mark.slow
+def test_tables_that_a_killed_process_has_left_incomplete_name_the_cure(tmp_path, monkeypatch):
+    tracker = tracking.MlflowTracker(f"sqlite:///{tmp_path}/mlflow.db")
+
+    def refuse(*_, **__):
+        raise RuntimeError("Detected out-of-date database schema (found version None)")
+
+    monkeypatch.setattr(tracker._mlflow, "MlflowClient", refuse)
+    with pytest.raises(ValueError, match=r"out-of-date database schema .*\. If .* move the file away"):
+        tracker.start(STUDY)
 
 
 @pytest.mark.slow

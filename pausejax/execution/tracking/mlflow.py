@@ -89,7 +89,9 @@ class MlflowTracker(Tracker):
             yield
         except Exception as error:
             reason = _reason(error)
-            if isinstance(error, self._sqlalchemy.exc.SQLAlchemyError) and _place(self._where):
+            # A process that is killed while MLflow makes its tables leaves an incomplete schema.
+            broken = isinstance(error, self._sqlalchemy.exc.SQLAlchemyError) or "schema" in reason
+            if broken and _place(self._where):
                 reason += ". If the same command fails again, move the file away. MLflow then makes a new one"
             raise ValueError(f"tracker mlflow: {self._where}: {reason}") from error
 
@@ -165,7 +167,7 @@ def _place(uri: str) -> Path | None:
     path = unquote(parts.path)
     if parts.scheme.startswith("sqlite"):
         path = path[1:]  # sqlite:///relative, sqlite:////absolute
-    elif parts.scheme not in ("", "file"):
+    elif parts.scheme not in ("", "file") or uri.startswith("databricks"):
         path = ""
     return Path(path).absolute() if path else None
 
