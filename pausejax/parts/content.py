@@ -37,8 +37,8 @@ from pausejax.parts.values import (
     is_array,
     is_content,
     is_of_process,
-    is_own_jitted,
     library_of,
+    may_call_session,
     numbers_of,
     pytree_functions,
     reduced,
@@ -285,7 +285,7 @@ class Content:
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
         elif callable(wrapped := inspect.getattr_static(value, "__wrapped__", None)):
-            self.jitted += [value] if is_own_jitted(value) else []
+            self.jitted += [value] if may_call_session(value) else []
             self.add(wrapped, name)
             self._add_all(beside_wrapped(value) if is_of_library(type(value)) else {}, name)
         elif not is_of_process(value):

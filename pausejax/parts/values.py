@@ -215,11 +215,11 @@ def beside_wrapped(value: Any) -> dict[str, Any]:
     return found
 
 
-def is_own_jitted(value: Any) -> bool:
-    """Returns whether a value is a jitted function, other than a library's own, such as `jnp.where`.
+def may_call_session(value: Any) -> bool:
+    """Returns whether a value is a jitted function that may call functions of the session.
 
-    A library's method that the session has jitted, such as `jax.jit(net.apply)` of flax, counts: it may call
-    functions of the session.
+    Each one may, except a library's own, such as `jnp.where`. A library's method that the session has jitted,
+    such as `jax.jit(net.apply)` of flax, may too.
     """
     if not hasattr(value, "clear_cache"):
         return False
