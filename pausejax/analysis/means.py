@@ -46,9 +46,9 @@ def mean_ci(
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
         `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
         count of the result stands for no value and is left out too. Before you compute with counts, mask and
-        rename them: `count.where(count >= 0).rename("mine")`. An array that is computed, has negative numbers
-        and is of integers or has the name of a count, is refused. So is an array with the coordinates of
-        other runs, or of the same runs in another order.
+        rename them: `count.where(count >= 0).rename("mine")`. A computed array with negative numbers is
+        refused if it is of integers, or if it has the name of a count. An array with the coordinates of other
+        runs, or of the same runs in another order, is refused too.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
         each seed is first averaged over the other names, because runs with the same seed are not independent.
         Without "seed" there are no intervals, because the values of an axis are no sample.
@@ -184,7 +184,7 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
         return metric
     if not _is_selection(metric, result.get(metric.name)):
         raise ValueError(
-            f"metric: this array of {metric.name or 'integers'} has negative numbers, which may be values or "
+            f"metric: this array of {metric.name or 'integers'} has negative numbers. They may be values, or "
             "come from counts, in which -1 stands for no value. If they are values, give "
             'array.astype(float).rename("mine"). If not, mask the counts before you compute with them: '
             'count.where(count >= 0).rename("mine")'

@@ -104,7 +104,7 @@ def _taken(study: Study) -> frozenset[str]:
     spellings = [spelling for parameter in words.parameters.values() for spelling in parameter.spellings]
     known = (VARIABLES, METRICS, words.parameters, spellings, words.study)
     recorded = set(Record._fields) - {"own", "fault", "lost"}  # which `records.to_host` takes out
-    # In a variable with the name of a count, whatever the kind of study, -1 is no value.
+    # -1 stands for no value in a variable of these names, in every kind of study.
     return frozenset(COORDINATES).union(recorded, COUNTS, *known)
 
 

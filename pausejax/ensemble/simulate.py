@@ -198,7 +198,7 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
         (
             "uplink",
             (runs.uplink >= num_models + 1) & (runs.uplink < 2**31),
-            f">= {num_models + 1}, the most losses that a client reports, and < 2^31",
+            f"from {num_models + 1}, the most losses that a client reports, to 2^31 - 1",
         ),
     )
     for name, valid, wanted in conditions:

@@ -82,15 +82,15 @@ def _text(path: Path) -> np.ndarray:
         lines = (line.partition("#")[0].strip() for line in file)
         # The first line that is neither blank nor a comment, and its number.
         place, first = next(((at, line) for at, line in enumerate(lines) if line), (0, ""))
-    is_row = not first or _is_row(first)
-    skipped = 0 if is_row else place + 1
+    skipped = 0 if not first or _is_row(first) else place + 1
     table = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=skipped, encoding="utf-8-sig")
-    if is_row and _begins_with_column_numbers(first, table):
+    is_whole = all(cell.strip().isdecimal() for cell in first.split(","))
+    if is_whole and _begins_with_column_numbers(table):
         raise ValueError(
             f'its first line "{first[:40]}" may number the columns, as pandas does by default. Write '
             "the file without this line (header=False), or with decimal points (0.0) if these are values"
         )
-    if is_row and _begins_with_names(first, table):
+    if is_whole and _begins_with_names(table):
         raise ValueError(
             f'its first line "{first[:40]}" has whole numbers only, unlike all other lines, and may '
             "name the columns. Write the file without this line, or with a decimal point (17.0) if these are "
@@ -99,30 +99,23 @@ def _text(path: Path) -> np.ndarray:
     return table
 
 
-def _begins_with_column_numbers(line: str, table: np.ndarray) -> bool:
+def _begins_with_column_numbers(table: np.ndarray) -> bool:
     """Returns whether the first row of a table is 0, 1, 2, … or 1, 2, 3, …, and so may number the columns.
 
     In a table of one or two columns, only 0, 1, … numbers the columns. Returns False if the table has one row
-    only, or if its first line has anything but digits, such as a decimal point.
+    only.
     """
     columns = table.shape[1]
-    if not _is_whole(line):
-        return False
     numbered = [np.arange(columns), np.arange(1, columns + 1)][: 1 if columns < 3 else 2]
     return len(table) > 1 and any(np.array_equal(table[0], numbers) for numbers in numbered)
 
 
-def _begins_with_names(line: str, table: np.ndarray) -> bool:
-    """Returns whether the first line of a table may have names of columns, such as numbers of devices.
+def _begins_with_names(table: np.ndarray) -> bool:
+    """Returns whether a first row of whole numbers may name the columns, such as by numbers of devices.
 
-    It has at least three whole numbers, and each other row has a decimal.
+    It has at least three numbers, and each other row has a decimal.
     """
-    is_large = table.shape[1] > 2 and len(table) > 1
-    return _is_whole(line) and is_large and bool((table[1:] % 1).any(axis=1).all())
-
-
-def _is_whole(line: str) -> bool:
-    return all(cell.strip().isdecimal() for cell in line.split(","))
+    return table.shape[1] > 2 and len(table) > 1 and bool((table[1:] % 1).any(axis=1).all())
 
 
 def _is_row(line: str) -> bool:

@@ -20,8 +20,8 @@ def package() -> Path:
 def real_path(file: str) -> Path:
     """Returns the path of an imported module's file without links.
 
-    An absolute path is looked up once in a process: each load of a file of one's own asks for the paths of
-    all modules, and looking them up takes 0.1 s. If a link changes later, the first answer stays.
+    Each load of a file of one's own asks for the paths of all modules, which takes 0.1 s. So an absolute path
+    is looked up once in a process. If a link changes later, the first answer stays.
     """
     return _real_path(file) if os.path.isabs(file) else Path(file).resolve()
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pausejax.privacy.mechanism import CLIPS, Clip
+from pausejax.privacy.mechanism import Clip, check_clip
 
 Method = Literal["renyi", "pld"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -139,6 +139,5 @@ def _copies(num_parameters: int, clip: Clip) -> int:
     """Returns the number of Laplace mechanisms, each with ε_i, of which one release consists."""
     if num_parameters < 1:
         raise ValueError(f"num_parameters: must be >= 1, not {num_parameters}")
-    if clip not in CLIPS:
-        raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
+    check_clip(clip)
     return num_parameters if clip == "coordinate" else 1

@@ -7,7 +7,7 @@ After T participations, the sum is ε̄ (1 - e^{-ηT}) < ε̄ (Theorem 2).
 import jax
 import jax.numpy as jnp
 
-from pausejax.privacy.mechanism import CLIPS, Clip
+from pausejax.privacy.mechanism import Clip, check_clip
 
 
 def epsilon_at(
@@ -47,6 +47,5 @@ def update_leakage(ledger: jax.Array, num_parameters: int, clip: Clip) -> jax.Ar
     Raises:
       ValueError: `clip` is unknown.
     """
-    if clip not in CLIPS:
-        raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
+    check_clip(clip)
     return ledger * jnp.float32(num_parameters) if clip == "coordinate" else ledger

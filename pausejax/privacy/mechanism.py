@@ -110,6 +110,12 @@ Clip = Literal["coordinate", "vector"]
 CLIPS: tuple[str, ...] = get_args(Clip)
 
 
+def check_clip(clip: str) -> None:
+    """Raises ValueError if a kind of clipping is unknown."""
+    if clip not in CLIPS:
+        raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
+
+
 def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -> jax.Array:
     """Clips an update so that any two clipped updates differ by at most Δf.
 
@@ -124,13 +130,12 @@ def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -
     Raises:
       ValueError: `clip` is unknown.
     """
+    check_clip(clip)
     bound = jnp.asarray(sensitivity, jnp.float32) / 2
     if clip == "coordinate":
         return jnp.clip(update, -bound, bound)
-    if clip == "vector":
-        norm = jnp.sum(jnp.abs(update))
-        return update * jnp.minimum(1.0, bound / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
-    raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
+    norm = jnp.sum(jnp.abs(update))
+    return update * jnp.minimum(1.0, bound / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
 
 
 def privatize(

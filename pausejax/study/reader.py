@@ -16,7 +16,6 @@ MAX_SEEDS = 2**20
 
 _MOST_SHOWN = 200
 """Largest number of characters of a value in a message."""
-TWICE = "gives {} a second value. Leave one of them out"
 _POLICY_KEYS = ("name", "label", "zip")
 
 
@@ -30,6 +29,11 @@ class Reader:
 
     def say(self, key: str, value: Any, allowed: str) -> None:
         self.problems.append(f"{self.source}: {key} = {show(value)}: {allowed}")
+
+    def twice(self, where: str, key: str, value: Any) -> None:
+        """Reports a parameter that is given twice, with the second key and its value."""
+        name = self.words.aliases.get(key, key)
+        self.say(where + key, value, f"gives {name} a second value. Leave one of them out")
 
     def unknown(self, key: str, known: Iterable[str], where: str) -> None:
         name = self.words.aliases.get(key, key)
@@ -54,9 +58,8 @@ class Reader:
                 found[key] = value
                 continue
             held = found.setdefault(section, {})
-            for twice in [one for one in given if one in held]:
-                name = self.words.aliases.get(twice, twice)
-                self.say(f"{section}.{twice}", given[twice], TWICE.format(name))
+            for second in [one for one in given if one in held]:
+                self.twice(f"{section}.", second, given[second])
             held.update(given)
         return found
 
@@ -107,7 +110,7 @@ class Reader:
             if name not in known:
                 self.unknown(key, known, where)
             elif name in found:
-                self.say(where + key, value, TWICE.format(name))
+                self.twice(where, key, value)
             else:
                 found[name] = self.axis(where + key, known[name], value, name in zipped)
         return found

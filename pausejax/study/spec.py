@@ -24,7 +24,7 @@ from pausejax.study.axes import Axis, Sampling
 from pausejax.study.document import SpecError as SpecError
 from pausejax.study.document import printable as printable
 from pausejax.study.document import read as read
-from pausejax.study.reader import TWICE, Reader, show
+from pausejax.study.reader import Reader, show
 from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
 from pausejax.study.zipped import check_zip_groups, read_zip_groups
@@ -82,7 +82,7 @@ def parse(
     except PartError as error:
         raise SpecError([*problems, str(error)]) from error
     reader = Reader(source, problems, words)
-    document = with_symbols(document, words, reader.say)
+    document = with_symbols(document, words, reader.twice)
     if flat:
         document = reader.sorted_in(document)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
@@ -146,11 +146,11 @@ def _unreadable(source: str, study: Study) -> list[str]:
 
 
 def with_symbols(
-    document: dict[str, Any], words: Vocabulary, say: Callable[[str, Any, str], None] | None = None
+    document: dict[str, Any], words: Vocabulary, twice: Callable[[str, str, Any], None] | None = None
 ) -> dict[str, Any]:
     """Returns the document with the key "first.width" in place of a table `first` with the key `width`.
 
-    `say` reports a parameter that is given in both ways. The checked document of a study needs none.
+    `twice` reports a parameter that is given in both ways. The checked document of a study needs none.
     """
 
     def flat(table: Any, where: str = "") -> Any:
@@ -163,9 +163,9 @@ def with_symbols(
             given = {f"{key}.{name}": item for name, item in named.items()}
             if not named or len(named) < len(inner):
                 given[key] = {name: value[name] for name in inner if name not in named} if named else value
-            if say:
-                for twice in [one for one in given if one in found]:
-                    say(where + twice, given[twice], TWICE.format(words.aliases.get(twice, twice)))
+            if twice:
+                for second in [one for one in given if one in found]:
+                    twice(where, second, given[second])
             found |= given
         return found
 
