@@ -298,6 +298,7 @@ def test_a_start_that_reads_the_servers_state_is_what_is_evaluated_and_kept():
     assert not np.allclose(one["final_model"], plain["final_model"])
 
 
+@pytest.mark.slow
 def test_scaffold_begins_as_fedavg():
     """Control variates are 0 in round 1: the same bits."""
     plain, controlled = (play(name, rounds=1)[0][1].params.params for name in ("fedavg", "scaffold"))

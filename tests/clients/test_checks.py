@@ -203,6 +203,7 @@ def with_task(tmp_path, name="test_distance", **document):
     return parsed(use=[str(file)], training={"task": "distance"}, quantities=["harm"], **document)
 
 
+@pytest.mark.slow
 def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(tmp_path):
     study = with_task(tmp_path)
     (task,) = tasks_of(study)

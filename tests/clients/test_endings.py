@@ -58,7 +58,7 @@ def test_the_first_m_of_a_larger_cohort_count_and_end_the_round(extra):
         assert (found["late_count"].values[run] == extra).all()
 
 
-@pytest.mark.parametrize("deadline", [0.2, 0.6])
+@pytest.mark.parametrize("deadline", [pytest.param(0.2, marks=pytest.mark.slow), 0.6])
 def test_a_deadline_ends_a_round_and_who_is_late_spends_nothing(deadline):
     found = simulate(policies=["random"], ending="deadline", round_deadline=deadline)
     alone = alone_latencies()

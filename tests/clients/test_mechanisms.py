@@ -319,8 +319,12 @@ def test_the_leakage_of_a_mechanism_of_ones_own_is_that_of_each_run(own_parts):
     ("changes", "message"),
     [
         ({"release": lambda key, upload, number: upload[:-1]}, "release returns float32"),
-        ({"leakage": lambda releases, d: (releases,)}, "leakage"),
-        ({"leakage": lambda releases, d: privacy.Leakage(releases * -1.0, releases)}, "leakage must return"),
+        pytest.param({"leakage": lambda releases, d: (releases,)}, "leakage", marks=pytest.mark.slow),
+        pytest.param(
+            {"leakage": lambda releases, d: privacy.Leakage(releases * -1.0, releases)},
+            "leakage must return",
+            marks=pytest.mark.slow,
+        ),
         ({"leakage": lambda n, d: privacy.Leakage(9.0 - n, 9.0 - n)}, "leakage must not decrease"),
         ({"server": lambda key, mean, weight: mean[0]}, "server returns float32"),
         (None, "must return a pausejax.privacy.Mechanism"),

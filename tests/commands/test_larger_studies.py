@@ -51,6 +51,7 @@ def test_simulate_returns_the_order_and_the_labels_that_were_asked_for(tmp_path,
     assert pausejax.simulate(**study)["seed"].values.tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_last_page_is_that_of_the_larger_study(tmp_path, monkeypatch, capsys):
     spec, larger, out = tmp_path / "spec.toml", tmp_path / "larger.toml", tmp_path / "out"
     spec.write_text(SPEC.format(2))

@@ -75,6 +75,7 @@ def test_charts_are_written_by_name_format_and_size(study, capsys):
     assert (study / "participation.pdf").exists() and not (study / "participation.png").exists()
 
 
+@pytest.mark.slow
 def test_charts_of_an_earlier_result_are_named(study, tmp_path, capsys):
     """A study that is extended has other charts; trackers get no old ones."""
     chart = pausejax.charts(pausejax.open(study))["participation"]

@@ -277,7 +277,7 @@ def test_command_line_runs_plans_and_reports(tmp_path, capsys):
     assert (violations[labels == "all models, no budget"] == 1).all()
 
 
-@pytest.mark.parametrize("policy", ["fedboost", "best_expert"])
+@pytest.mark.parametrize("policy", ["fedboost", pytest.param("best_expert", marks=pytest.mark.slow)])
 def test_a_finished_study_is_read_again_in_another_order_and_with_another_title(tmp_path, policy):
     """FedBoost has no exploration rate, and a fixed choice has no rate at all: the result lacks these."""
     first = pausejax.simulate([policy], **SMALL, out=tmp_path)

@@ -165,6 +165,7 @@ def test_tokens_are_counted_wherever_they_are():
         assert tasks._vocabulary(data.checked(data.Dataset(**samples), "made", "made")) == 7, place
 
 
+@pytest.mark.slow
 def test_a_task_with_one_number_for_a_sample_is_that_with_one_output(own_parts):
     """The outputs of a batch have the shape [B] or [B, 1]."""
 

@@ -927,6 +927,7 @@ def constant(factor, default):
     assert first[0] == 6.0 and first[1] != again[1]
 
 
+@pytest.mark.slow
 def test_a_plan_is_refused_where_the_module_of_a_part_has_another_content(tmp_path):
     """Such as a package in development, which another process imports when it reads the plan."""
     module = tmp_path / "developed_laws.py"
@@ -1055,6 +1056,7 @@ def test_a_changed_constant_is_read_by_functions_that_were_traced_elsewhere(own_
         "helper = functools.partial(jax.jit(Net().apply), {})\n",
     ],
 )
+@pytest.mark.slow
 def test_a_look_at_another_value_is_not_what_a_study_computes_with(helper, own_parts):
     """The value is the first one again, but JAX has a trace of the user's call."""
     made = (

@@ -127,7 +127,15 @@ HELPERS = {
 }
 
 
-@pytest.mark.parametrize("before", [(), ("plain",), ("pack.other", "lazy"), ("plain", "pack.inner", "lazy")])
+@pytest.mark.parametrize(
+    "before",
+    [
+        (),
+        pytest.param(("plain",), marks=pytest.mark.slow),
+        pytest.param(("pack.other", "lazy"), marks=pytest.mark.slow),
+        ("plain", "pack.inner", "lazy"),
+    ],
+)
 def test_what_a_file_imports_belongs_to_it_whatever_was_imported_before(tmp_path, monkeypatch, before):
     """A changed helper counts too, although the process still holds the old one."""
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -187,7 +195,14 @@ def test_a_helper_may_have_the_name_of_a_module_that_the_session_has_imported(tm
     assert sys.modules.pop("twice") is of_session
 
 
-@pytest.mark.parametrize("session", ["", "lab_package", "lab_package.speeds"])
+@pytest.mark.parametrize(
+    "session",
+    [
+        pytest.param("", marks=pytest.mark.slow),
+        "lab_package",
+        pytest.param("lab_package.speeds", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("init", [True, False])
 def test_functions_read_the_modules_of_their_own_study(tmp_path, monkeypatch, session, init):
     """A function reads `lab_package.speeds.BEGIN` later, when other studies have executed other versions."""

@@ -202,7 +202,7 @@ def speed():
     assert sys.modules.pop("optional_speeds").FACTOR == 7
 
 
-@pytest.mark.parametrize("made", ["sample", "Sample(sample)"])
+@pytest.mark.parametrize("made", ["sample", pytest.param("Sample(sample)", marks=pytest.mark.slow)])
 def test_functions_find_the_classes_of_their_own_modules_when_they_are_called(tmp_path, monkeypatch, made):
     """The session has the class of before an edit."""
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -515,7 +515,14 @@ def test_a_module_that_only_a_function_finds_is_refused(tmp_path, way):
     assert not {"fast", "lab_late", "xxlimited"} & sys.modules.keys()
 
 
-@pytest.mark.parametrize("kind", ["numpy.random.default_rng", "numpy.random.RandomState", "random.Random"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "numpy.random.default_rng",
+        pytest.param("numpy.random.RandomState", marks=pytest.mark.slow),
+        pytest.param("random.Random", marks=pytest.mark.slow),
+    ],
+)
 def test_functions_must_not_draw_from_a_generator_of_the_module(tmp_path, kind):
     """It would go on where the last study ended, and a resumed study would begin anew."""
     one = "RNG.gauss(0, 1)" if kind == "random.Random" else "RNG.normal()"

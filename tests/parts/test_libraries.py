@@ -78,6 +78,7 @@ def test_a_librarys_file_with_a_part_counts_whoever_imported_it_first(tmp_path, 
 
 
 @pytest.mark.parametrize("quantity", ["made", ""])
+@pytest.mark.slow
 def test_a_librarys_function_that_a_file_registers_counts_with_its_file(tmp_path, library, quantity):
     """If the study uses the part. Each file has a part of its own, with its own arguments."""
     more = 'import spare_library\nspare_library.constant({}, "{}")'

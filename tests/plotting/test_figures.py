@@ -119,7 +119,9 @@ def test_scales_ends_and_gaps_are_those_of_the_data():
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "symlog")
 
 
-@pytest.mark.parametrize("exponent", [-3, 0, 6])
+@pytest.mark.parametrize(
+    "exponent", [pytest.param(-3, marks=pytest.mark.slow), 0, pytest.param(6, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("ends", [(1.5, 40), (9, 110), (1, 11), (0.99, 98)])
 def test_a_logarithmic_axis_of_under_two_decades_has_ticks_between_powers_of_ten(ends, exponent):
     values = np.geomspace(*ends, 50) * 10.0**exponent

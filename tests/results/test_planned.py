@@ -155,6 +155,7 @@ def test_the_spec_beside_a_result_is_that_of_the_result(folder):
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.slow
 def test_commands_say_that_a_larger_study_is_unfinished(tmp_path, capsys):
     finish(Folder(tmp_path), SMALL)
     study_folder.prepare(Folder(tmp_path), LARGE)
