@@ -16,7 +16,7 @@ import tomli_w
 from pausejax.analysis import schema
 from pausejax.results import labels, manifest, planned
 from pausejax.results.contents import Contents
-from pausejax.results.exchange import RESULT, result_name
+from pausejax.results.exchange import LABELS, RESULT, result_name
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.results.snapshot import described
@@ -30,6 +30,8 @@ _STATE = re.compile(r"state-(\d+)\.npz")
 SPEC = "spec.toml"
 FILES = "files.json"
 """The name of the file with the digests of the files on which the runs depend."""
+LAYOUT = "layout.json"
+"""The name of the file with the layouts on devices."""
 USED = "used"
 """The name of the folder with copies of the files that define the study's own parts."""
 
@@ -42,10 +44,10 @@ def describe(
     A spec that is equal, but for comments and spaces, is kept; with `keeps_spec` every spec.
     """
     files = labels.used_files(plan.study)
+    if left_out is not None:  # before the spec, as `files_of_user` expects
+        planned.write(folder, labels.Labels.of(plan), left_out)
     if not (keeps_spec and folder.exists(SPEC)) and spec_of(folder, plan) != labels.spec_text(plan):
         folder.write(SPEC, labels.spec_text(plan).encode())
-    if left_out is not None:
-        planned.write(folder, labels.Labels.of(plan), left_out)
     if files or folder.exists(FILES):
         write_sealed(folder, FILES, files)
     for name, content in labels.copies(plan.study).items():
@@ -84,6 +86,36 @@ def refuse_overwriting(folder: Folder, plan: Plan, given: str) -> None:
     if spec_of(folder, plan) != labels.spec_text(plan):
         what = f"{given} is the {SPEC} of this folder, and would be replaced by the spec with the overrides"
         raise SpecError([f"--out {folder}: {what}. Choose another folder, or run a copy of the file"])
+
+
+def files_of_user(folder: Folder, *, has_spec: bool) -> list[str]:
+    """Returns what a study would replace in a folder without a study, such as a spec that was not played yet.
+
+    Args:
+      folder: a folder without a result and without finished runs.
+      has_spec: whether the folder's spec is that of the study. Then it is not replaced.
+
+    Returns:
+      The names of these files and folders. None, if another study has begun in the folder.
+    """
+    found = [name for name in (SPEC, LABELS, FILES, LAYOUT, USED) if folder.exists(name)]
+    if has_spec:
+        found.remove(SPEC)
+    if not found or planned.runs(folder) or any(map(PIECE.fullmatch, folder.names(CHECKPOINTS))):
+        return []
+    for name in (FILES, LAYOUT):
+        with contextlib.suppress(OSError, ValueError):
+            read_sealed(folder, name)
+            return []
+    return found
+
+
+def refuse_replacing(folder: Folder, plan: Plan) -> None:
+    """Raises a SpecError if a folder without a study has files of the user that the study would replace."""
+    has_spec = spec_of(folder, plan) == labels.spec_text(plan)
+    if found := files_of_user(folder, has_spec=has_spec):
+        what = f"has no study, but {' and '.join(found)}, which the study would replace"
+        raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
 
 
 def refuse_other_format(folder: Folder) -> None:

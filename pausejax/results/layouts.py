@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from pausejax.federated.placement import ConvVariant
+from pausejax.results.description import LAYOUT
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.results.study_folder import LOCK
 from pausejax.study.simulation import Layout
 
-NAME = "layout.json"
 _FITS = "fits"
 """The key in the file for the number of runs that fit in parallel.
 
@@ -81,14 +81,14 @@ class Layouts:
 
     def _add(self, entries: dict[str, Any], new: Mapping[str, Any]) -> None:
         if self._folder and new:
-            write_sealed(self._folder, NAME, entries | dict(new))
+            write_sealed(self._folder, LAYOUT, entries | dict(new))
         else:
             self._memory |= new
 
 
 def _read(folder: Folder) -> dict[str, Any]:
     try:
-        entries = read_sealed(folder, NAME)
+        entries = read_sealed(folder, LAYOUT)
         return entries if isinstance(entries, dict) else {}
     except (OSError, ValueError):
         return {}

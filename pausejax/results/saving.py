@@ -29,21 +29,24 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
     """Writes a result with its spec, its checksums and the digests of the files that it depends on.
 
     The folder is then a study's folder: `pausejax.open`, `report` and `export` read it, and
-    `pausejax run DIR/spec.toml --out DIR` keeps the saved runs and plays only the missing runs.
+    `pausejax run DIR/spec.toml --out DIR` keeps the saved runs and plays only the missing runs. Files that
+    the spec names by a relative path must then be in the folder; `save` does not copy them.
 
     Args:
       result: a result of `simulate` or `open`, or a selection of its runs.
       directory: the path or URL of the folder. A result in it is replaced if `result` has all of its runs.
 
     Raises:
-      ValueError: `result` is not a complete result of this release, or the folder holds other runs.
+      ValueError: `result` is not a complete result of this release, or the folder holds other runs, or files
+        of yours that would be replaced.
       OSError: the folder can't be written to.
     """
     _check(result)
     folder = Folder(directory)
     folder.make()
     with folder.lock(study_folder.LOCK):
-        _check_folder(folder, Counter(result["identity"].values.tolist()))
+        spec = schema.read(result, "spec")
+        _check_folder(folder, Counter(result["identity"].values.tolist()), spec)
         partial = f".{study_folder.RESULT}.{uuid.uuid4().hex}.partial"
         try:
             size = blocks.runs_per_block(_largest(result))
@@ -51,7 +54,7 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
             exchange.replace(folder, partial)
         finally:
             folder.remove(partial, manifest.NAME)
-        folder.write(study_folder.SPEC, schema.read(result, "spec").encode())
+        folder.write(study_folder.SPEC, spec.encode())
         folder.remove(exchange.LABELS)  # they may be of another study that was planned here
         files = schema.read(result, "used_files")
         if files or folder.exists(study_folder.FILES):
@@ -156,15 +159,20 @@ def _check_selections(result: xr.Dataset) -> None:
             )
 
 
-def _check_folder(folder: Folder, identities: Counter[str]) -> None:
+def _check_folder(folder: Folder, identities: Counter[str], spec: str) -> None:
     """Checks that saving into a folder would neither remove other runs nor mix the runs of two studies.
 
     Raises:
-      ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
+      ValueError: the folder holds an unfinished study, a result that can't be read, other runs, or files of
+        the user that would be replaced.
     """
     if folder.names(study_folder.PARTS) or description.checkpoints_of_others(folder, identities):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.result_name(folder) is None:
+        has_spec = folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
+        if found := description.files_of_user(folder, has_spec=has_spec):
+            what = f"has no study, but {' and '.join(found)}, which `save` would replace"
+            raise ValueError(f"{folder}: {what}. Choose another folder, or move what is there")
         return
     try:
         held = Counter(study_folder.read(folder.location)["identity"].values.tolist())

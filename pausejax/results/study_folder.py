@@ -57,7 +57,7 @@ def prepare(
     Raises:
       SpecError: the folder holds runs or checkpoints of another spec, or another process plays another spec;
         the message shows where the specs differ. Or the folder holds a damaged result, perhaps of another
-        spec, or a search.
+        spec, or a search, or files of the user that the study would replace.
       OSError: the folder can't be made, read or written to.
     """
     folder.make()
@@ -96,6 +96,8 @@ def checked_contents(folder: Folder, plan: Plan, *, grows: bool = False) -> Cont
         raise SpecError([f"--out {folder}: holds a search, not a study. Choose another folder"])
     # The folder may not exist. Then it can't be locked.
     if result_name(folder) is None and not part_names(folder):
+        if not grows:
+            description.refuse_replacing(folder, plan)
         return Contents()
     description.refuse_other_format(folder)
     with folder.lock(LOCK, shared=True):

@@ -73,7 +73,9 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     if NAME not in names:
         # A process may have been killed after it wrote the spec, and before it wrote this file.
         if {study_folder.SPEC, study_folder.RESULT} & set(names) and not _is_of(folder, wanted):
-            raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
+            raise SpecError(
+                [f"--out {folder}: holds a study or its spec, and no search. Choose another folder"]
+            )
         return None
     try:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))

@@ -74,7 +74,7 @@ class Space(NamedTuple):
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
             if isinstance(dimension.values, Range):
-                values[dimension.names[0]] = _rounded(choose(dimension.key, dimension.values))
+                values[dimension.names[0]] = dimension.values.rounded(choose(dimension.key, dimension.values))
             else:
                 row = dimension.values[choose(dimension.key, dimension.rows)]
                 values |= dict(zip(dimension.names, row, strict=True))
@@ -142,11 +142,6 @@ def _corner(fixed: Mapping[str, int], step: int) -> Choose:
         return fixed.get(key, step % len(given))
 
     return choose
-
-
-def _rounded(value: float) -> float:
-    """Rounds a float to six significant digits, so that a value in a result can be copied into a spec."""
-    return value if isinstance(value, int) else float(f"{value:.6g}")
 
 
 def space_of(study: Study) -> Space:

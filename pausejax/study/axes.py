@@ -47,11 +47,7 @@ class Range:
     high: float
 
     def at(self, fractions: np.ndarray) -> list[float] | list[int]:
-        """Returns the values at fractions [n] in [0, 1) of the law's cumulative distribution.
-
-        Real values are rounded to six significant digits, which float32 can represent. So a value that is
-        copied from a result into a spec gives the same run. The ends of the range may have more digits.
-        """
+        """Returns the values at fractions [n] in [0, 1) of the law's cumulative distribution, rounded."""
         if self.law == "int_uniform":
             steps = np.floor(fractions * (self.high - self.low + 1)).astype(np.int64)
             return np.minimum(int(self.low) + steps, int(self.high)).tolist()
@@ -60,7 +56,15 @@ class Range:
             values = np.exp(low + fractions * (high - low))
         else:
             values = self.low + fractions * (self.high - self.low)
-        return [min(max(float(f"{value:.6g}"), self.low), self.high) for value in values.tolist()]
+        return [self.rounded(value) for value in values.tolist()]
+
+    def rounded(self, value: float) -> float:
+        """Returns an integer as it is, and a real value rounded to six significant digits.
+
+        float32 can represent so many digits. So a value that is copied from a result into a spec gives the
+        same run. The ends of the range may have more digits, and no value is rounded beyond them.
+        """
+        return value if isinstance(value, int) else min(max(float(f"{value:.6g}"), self.low), self.high)
 
 
 Axis: TypeAlias = tuple[Any, ...] | Range

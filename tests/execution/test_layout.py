@@ -13,6 +13,7 @@ from pausejax.devices import local_devices
 from pausejax.execution.local import LocalExecutor, layout_name
 from pausejax.kinds import parse
 from pausejax.results import layouts
+from pausejax.results.description import LAYOUT
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
 from pausejax.results.stores import FolderStore
@@ -45,8 +46,8 @@ def fixed(folder, document, **more):
 
 def changed(folder, **values):
     """Has the folder's layouts say something else."""
-    entries = json.loads((folder / layouts.NAME).read_text())["content"]
-    write_sealed(Folder(folder), layouts.NAME, {name: {**entry, **values} for name, entry in entries.items()})
+    entries = json.loads((folder / LAYOUT).read_text())["content"]
+    write_sealed(Folder(folder), LAYOUT, {name: {**entry, **values} for name, entry in entries.items()})
 
 
 def test_whoever_begins_fixes_the_layout_for_all(tmp_path):

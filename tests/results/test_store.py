@@ -13,6 +13,7 @@ import pausejax
 from pausejax.atomic import replacing
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
+from pausejax.results.sealed import write_sealed
 from pausejax.study.spec import SpecError
 
 from .studies import CLIENTS, ROUNDS, SLOTS, Killed, arrays_of, check, expected, finish, make
@@ -352,6 +353,35 @@ def test_a_part_of_a_larger_study_serves_a_smaller_one(tmp_path):
     study_folder.write_part(folder, [larger.identities[place] for place in places], arrays_of(larger, places))
     assert finish(folder, plan) == (0, 0)
     assert "failed_count" not in pausejax.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "labels.npz", "files.json", "layout.json", "used/mine.py"])
+def test_a_users_own_files_are_not_replaced(tmp_path, name):
+    """A folder of the user becomes that of a study only where the study replaces nothing."""
+    plan, folder = make(seeds=1), Folder(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text('name = "a study for tomorrow"')
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "epoch-1").write_text("of another program")
+    top = name.partition("/")[0]
+    for begin in (study_folder.prepare, study_folder.checked_contents):
+        with pytest.raises(SpecError, match=f"has no study, but {top}, which the study would replace"):
+            begin(folder, plan)
+    result = pausejax.simulate("random", mode="bandit", rounds=2, num_clients=3, clients_per_round=1)
+    with pytest.raises(ValueError, match=f"has no study, but {top}, which `save` would replace"):
+        pausejax.save(result, tmp_path)
+    assert (tmp_path / name).read_text() == 'name = "a study for tomorrow"'
+    study_folder.prepare(folder, plan, grows=True)  # a search has looked at the folder before
+
+
+@pytest.mark.parametrize("damaged", ["spec.toml", "labels.npz", "files.json", "layout.json"])
+def test_a_study_that_was_killed_early_does_not_take_its_files_for_the_users(tmp_path, damaged):
+    plan, folder = make(seeds=1), Folder(tmp_path)
+    study_folder.prepare(folder, plan)
+    write_sealed(folder, "layout.json", {})
+    (tmp_path / damaged).write_text("damaged")
+    study_folder.prepare(folder, make(seeds=2))
+    assert "seeds = 2" in (tmp_path / "spec.toml").read_text()
 
 
 def test_an_equal_spec_with_comments_is_kept(tmp_path):

@@ -207,7 +207,7 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
     (tmp_path / "plain" / "spec.toml").write_text("")
     assert ended("plain") == (
         2,
-        f"--out {tmp_path}/plain: holds a study, not a search. Choose another folder\n",
+        f"--out {tmp_path}/plain: holds a study or its spec, and no search. Choose another folder\n",
     )
     for content in ("{}", "[1", "null", '{"content": [], "digest": 3}'):
         (tmp_path / "broken").mkdir(exist_ok=True)

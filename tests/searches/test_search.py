@@ -319,7 +319,7 @@ def test_other_searches_and_studies_keep_their_folders(tmp_path):
         play({**BANDIT, "seeds": 1}, REGRET._replace(trials=3), Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "spec.toml").write_text("")
-    with pytest.raises(SpecError, match="a study, not a search"):
+    with pytest.raises(SpecError, match="a study or its spec, and no search"):
         play(BANDIT, REGRET, Folder(tmp_path / "b"))
 
 
@@ -418,6 +418,17 @@ def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts, tmp_path
         with warnings.catch_warnings(action="error"):
             assert pausejax.open(tmp_path).sizes["run"] == 16
         assert not folder.names("parts")
+
+
+def test_no_suggestion_is_rounded_beyond_an_end_of_its_range():
+    """As in a sweep: 1.0 would not be allowed."""
+    ends = {"uniform": [1.0000001, 2.9999999]}
+    document = {**BANDIT, "reward": {}, "policy": [{"name": "pause", "beta": ends}]}
+    space = space_of(kinds.parse(document, searched=True))
+    for end, exact in (("low", 1.0000001), ("high", 2.9999999)):
+        found = space.setting(lambda key, given, end=end: getattr(given, end))
+        assert found.values["generalization_exponent"] == exact
+    assert space.setting(lambda key, given: 1.23456789).values["generalization_exponent"] == 1.23457
 
 
 @pytest.mark.slow
