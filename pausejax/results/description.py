@@ -89,19 +89,18 @@ def refuse_overwriting(folder: Folder, plan: Plan, given: str) -> None:
 
 
 def files_of_user(folder: Folder, *, has_spec: bool) -> list[str]:
-    """Returns what a study would replace in a folder without a study, such as a spec that was not played yet.
+    """Returns the names of the user's own files that a study would replace, such as a spec for later.
 
     Args:
       folder: a folder without a result and without finished runs.
-      has_spec: whether the folder's spec is that of the study. Then it is not replaced.
+      has_spec: whether the folder's spec is that of the study, and so is not replaced.
 
     Returns:
-      The names of these files and folders. None, if another study has begun in the folder.
+      The names. The list is empty if a study has begun in the folder: then the files are that study's.
     """
-    found = [name for name in (SPEC, LABELS, FILES, LAYOUT, USED) if folder.exists(name)]
-    if has_spec:
-        found.remove(SPEC)
-    if not found or planned.runs(folder) or any(map(PIECE.fullmatch, folder.names(CHECKPOINTS))):
+    names = (LABELS, FILES, LAYOUT) if has_spec else (SPEC, LABELS, FILES, LAYOUT)
+    found = [name for name in names if folder.exists(name)]
+    if planned.runs(folder) or any(map(PIECE.fullmatch, folder.names(CHECKPOINTS))):
         return []
     for name in (FILES, LAYOUT):
         with contextlib.suppress(OSError, ValueError):
@@ -111,7 +110,7 @@ def files_of_user(folder: Folder, *, has_spec: bool) -> list[str]:
 
 
 def refuse_replacing(folder: Folder, plan: Plan) -> None:
-    """Raises a SpecError if a folder without a study has files of the user that the study would replace."""
+    """Raises a SpecError if a study begins in a folder where it would replace the user's own files."""
     has_spec = spec_of(folder, plan) == labels.spec_text(plan)
     if found := files_of_user(folder, has_spec=has_spec):
         what = f"has no study, but {' and '.join(found)}, which the study would replace"
