@@ -27,6 +27,11 @@ CHECKPOINTS = "checkpoints"
 PIECE = re.compile(r"[0-9a-f]{16}(\.lease)?")
 """Pattern of the names of checkpoints, which are folders, and of their lease files."""
 _STATE = re.compile(r"state-(\d+)\.npz")
+LOCK = ".lock"
+"""The lock of the process that builds a result. Processes that read finished runs share this lock.
+
+The file stays in the folder, and shows that a study has begun there.
+"""
 SPEC = "spec.toml"
 FILES = "files.json"
 """The name of the file with the digests of the files on which the runs depend."""
@@ -98,15 +103,10 @@ def files_of_user(folder: Folder, *, has_spec: bool) -> list[str]:
     Returns:
       The names. The list is empty if a study has begun in the folder: then the files are that study's.
     """
-    names = (LABELS, FILES, LAYOUT) if has_spec else (SPEC, LABELS, FILES, LAYOUT)
-    found = [name for name in names if folder.exists(name)]
-    if planned.runs(folder) or any(map(PIECE.fullmatch, folder.names(CHECKPOINTS))):
+    if folder.exists(LOCK) or planned.runs(folder):  # a URL has no locks
         return []
-    for name in (FILES, LAYOUT):
-        with contextlib.suppress(OSError, ValueError):
-            read_sealed(folder, name)
-            return []
-    return found
+    names = (LABELS, FILES, LAYOUT) if has_spec else (SPEC, LABELS, FILES, LAYOUT)
+    return [name for name in names if folder.exists(name)]
 
 
 def refuse_replacing(folder: Folder, plan: Plan) -> None:

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from pausejax.federated.placement import ConvVariant
-from pausejax.results.description import LAYOUT
+from pausejax.results.description import LAYOUT, LOCK
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
-from pausejax.results.study_folder import LOCK
 from pausejax.study.simulation import Layout
 
 _FITS = "fits"

@@ -44,9 +44,10 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
     _check(result)
     folder = Folder(directory)
     folder.make()
+    spec = schema.read(result, "spec")
+    _check_new_folder(folder, spec)
     with folder.lock(study_folder.LOCK):
-        spec = schema.read(result, "spec")
-        _check_folder(folder, Counter(result["identity"].values.tolist()), spec)
+        _check_folder(folder, Counter(result["identity"].values.tolist()))
         partial = f".{study_folder.RESULT}.{uuid.uuid4().hex}.partial"
         try:
             size = blocks.runs_per_block(_largest(result))
@@ -159,20 +160,28 @@ def _check_selections(result: xr.Dataset) -> None:
             )
 
 
-def _check_folder(folder: Folder, identities: Counter[str], spec: str) -> None:
+def _check_new_folder(folder: Folder, spec: str) -> None:
+    """Checks that saving a result of a spec into a folder without a study replaces no files of the user.
+
+    Raises:
+      ValueError: it would replace some.
+    """
+    has_spec = folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
+    found = description.files_of_user(folder, has_spec=has_spec)
+    if found and exchange.result_name(folder) is None:
+        what = f"has no study, but {' and '.join(found)}, which `save` would replace"
+        raise ValueError(f"{folder}: {what}. Choose another folder, or move what is there")
+
+
+def _check_folder(folder: Folder, identities: Counter[str]) -> None:
     """Checks that saving into a folder would neither remove other runs nor mix the runs of two studies.
 
     Raises:
-      ValueError: the folder holds an unfinished study, a result that can't be read, other runs, or files of
-        the user that would be replaced.
+      ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
     """
     if folder.names(study_folder.PARTS) or description.checkpoints_of_others(folder, identities):
         raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.result_name(folder) is None:
-        has_spec = folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
-        if found := description.files_of_user(folder, has_spec=has_spec):
-            what = f"has no study, but {' and '.join(found)}, which `save` would replace"
-            raise ValueError(f"{folder}: {what}. Choose another folder, or move what is there")
         return
     try:
         held = Counter(study_folder.read(folder.location)["identity"].values.tolist())

@@ -18,6 +18,8 @@ from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
 from pausejax.results.description import CHECKPOINTS as CHECKPOINTS
 from pausejax.results.description import FILES as FILES
+from pausejax.results.description import LAYOUT as LAYOUT
+from pausejax.results.description import LOCK as LOCK
 from pausejax.results.description import PIECE
 from pausejax.results.description import SPEC as SPEC
 from pausejax.results.description import USED as USED
@@ -33,8 +35,6 @@ from pausejax.results.snapshot import opened
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan
 
-LOCK = ".lock"
-"""The lock of the process that builds a result. Processes that read finished runs share this lock."""
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""

@@ -141,8 +141,9 @@ def search(
         if tracker:
             tracker.finish()
     if folder:
-        folder.write("trials.json", json.dumps([row._asdict() for row in result.rows], indent=1).encode())
-        folder.write("optuna.log", sampler.log())
+        rows = [row._asdict() for row in result.rows]
+        folder.write(search_file.TRIALS, json.dumps(rows, indent=1).encode())
+        folder.write(search_file.JOURNAL, sampler.log())
     elif isinstance(store, MemoryStore):
         result = result._replace(result=store.result(plan))
     return result._replace(damaged=(*damaged, *store.damaged))

@@ -22,6 +22,13 @@ from pausejax.study.spec import SpecError
 NAME = exchange.SEARCH
 LOCK = ".searching"
 """The lock of the process that plays a search."""
+TRIALS = "trials.json"
+JOURNAL = "optuna.log"
+_REPLACED = (
+    *(study_folder.SPEC, study_folder.FILES, study_folder.LAYOUT, exchange.LABELS),
+    *("confirmation", "search_record.json", TRIALS, JOURNAL),
+)
+"""What a search writes into its folder, except for the page, the charts and this file."""
 
 
 @contextlib.contextmanager
@@ -71,11 +78,14 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     folder.make()
     names = folder.names("")
     if NAME not in names:
-        # A process may have been killed after it wrote the spec, and before it wrote this file.
-        if {study_folder.SPEC, study_folder.RESULT} & set(names) and not _is_of(folder, wanted):
-            raise SpecError(
-                [f"--out {folder}: holds a study or its spec, and no search. Choose another folder"]
-            )
+        if study_folder.RESULT in names and not _is_of(folder, wanted):
+            raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
+        # A process may have been killed after it wrote the spec, and before it wrote this file. No search
+        # writes labels.
+        found = [name for name in _REPLACED if name in names]
+        if exchange.LABELS in found or (found and not _is_of(folder, wanted)):
+            what = f"has no search, but {' and '.join(found)}, which a search would replace"
+            raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
         return None
     try:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pausejax
 from pausejax.atomic import replacing
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
-from pausejax.results.sealed import write_sealed
 from pausejax.study.spec import SpecError
 
 from .studies import CLIENTS, ROUNDS, SLOTS, Killed, arrays_of, check, expected, finish, make
@@ -357,29 +357,36 @@ def test_a_part_of_a_larger_study_serves_a_smaller_one(tmp_path):
 
 @pytest.mark.parametrize("name", ["spec.toml", "labels.npz", "files.json", "layout.json"])
 def test_a_users_own_files_are_not_replaced(tmp_path, name):
-    """A folder of the user becomes that of a study only where the study replaces nothing."""
-    plan, folder = make(seeds=1), Folder(tmp_path)
+    """Neither after the first refusal."""
     (tmp_path / name).write_text('name = "a study for tomorrow"')
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "epoch-1").write_text("of another program")
-    for begin in (study_folder.prepare, study_folder.checked_contents):
-        with pytest.raises(SpecError, match=f"has no study, but {name}, which the study would replace"):
-            begin(folder, plan)
     result = pausejax.simulate("random", mode="bandit", rounds=2, num_clients=3, clients_per_round=1)
-    with pytest.raises(ValueError, match=f"has no study, but {name}, which `save` would replace"):
-        pausejax.save(result, tmp_path)
+    for _ in range(2):
+        for begin in (study_folder.prepare, study_folder.checked_contents):
+            with pytest.raises(SpecError, match=f"has no study, but {name}, which the study would replace"):
+                begin(Folder(tmp_path), make(seeds=1))
+        with pytest.raises(ValueError, match=f"has no study, but {name}, which `save` would replace"):
+            pausejax.save(result, tmp_path)
     assert (tmp_path / name).read_text() == 'name = "a study for tomorrow"'
-    study_folder.prepare(folder, plan, grows=True)  # a search has looked at the folder before
+    assert os.listdir(tmp_path) == [name]
 
 
 @pytest.mark.parametrize("damaged", ["spec.toml", "labels.npz", "files.json", "layout.json"])
 def test_a_study_that_was_killed_early_does_not_take_its_files_for_the_users(tmp_path, damaged):
-    plan, folder = make(seeds=1), Folder(tmp_path)
-    study_folder.prepare(folder, plan)
-    write_sealed(folder, "layout.json", {})
+    study_folder.prepare(Folder(tmp_path), make(seeds=1))
     (tmp_path / damaged).write_text("damaged")
-    study_folder.prepare(folder, make(seeds=2))
+    study_folder.prepare(Folder(tmp_path), make(seeds=2))
     assert "seeds = 2" in (tmp_path / "spec.toml").read_text()
+
+
+def test_another_study_may_take_the_place_of_a_removed_result(tmp_path):
+    """As messages advise, also where `save` has written the folder."""
+    result = pausejax.simulate("random", mode="bandit", rounds=2, num_clients=3, clients_per_round=1)
+    pausejax.save(result, tmp_path)
+    shutil.rmtree(tmp_path / "results.zarr")
+    pausejax.save(result, tmp_path)
+    shutil.rmtree(tmp_path / "results.zarr")
+    finish(Folder(tmp_path), make(seeds=2))
+    check(tmp_path, make(seeds=2))
 
 
 def test_an_equal_spec_with_comments_is_kept(tmp_path):
