@@ -52,8 +52,8 @@ def models(study: Study, result: xr.Dataset, cache: DataCache) -> list[KeptModel
     if unknown := [identity for identity in identities if identity not in group_of]:
         raise ValueError(
             f"result: {len(unknown)} of {len(identities)} runs do not belong to the result's spec. A data "
-            "file or a file of user parts has changed, or this folder holds another file of its name. Of "
-            "joined results, which have the spec of the first one, read the models before you join them"
+            "file or a file of user parts has changed, or this folder holds another file of its name. Joined "
+            "results have only the first one's spec: read the models of each result before you join them"
         )
     forget_changed(study.outsiders)
     built: dict[str, tuple[Learning, Callable[[Weights, Any], jax.Array]]] = {}

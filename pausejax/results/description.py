@@ -30,7 +30,7 @@ _STATE = re.compile(r"state-(\d+)\.npz")
 LOCK = ".lock"
 """The lock of the process that builds a result. Processes that read finished runs share this lock.
 
-The file stays in the folder, and shows that a study has begun there.
+The file stays in the folder. It shows that a study or a search has begun there.
 """
 SPEC = "spec.toml"
 FILES = "files.json"
@@ -49,7 +49,7 @@ def describe(
     A spec that is equal, but for comments and spaces, is kept; with `keeps_spec` every spec.
     """
     files = labels.used_files(plan.study)
-    if left_out is not None:  # before the spec, as `files_of_user` expects
+    if left_out is not None:  # before the spec: under a URL they show that a study has begun
         planned.write(folder, labels.Labels.of(plan), left_out)
     if not (keeps_spec and folder.exists(SPEC)) and spec_of(folder, plan) != labels.spec_text(plan):
         folder.write(SPEC, labels.spec_text(plan).encode())
@@ -93,27 +93,33 @@ def refuse_overwriting(folder: Folder, plan: Plan, given: str) -> None:
         raise SpecError([f"--out {folder}: {what}. Choose another folder, or run a copy of the file"])
 
 
-def files_of_user(folder: Folder, *, has_spec: bool) -> list[str]:
-    """Returns the names of the user's own files that a study would replace, such as a spec for later.
+def files_of_user(folder: Folder, names: Sequence[str]) -> list[str]:
+    """Returns the names of the user's own files among `names`: those in a folder where no study has begun."""
+    # Names first: a process that begins meanwhile has made the lock before any of these files.
+    found = [name for name in names if folder.exists(name)]
+    return [] if found and _has_begun(folder) else found
 
-    Args:
-      folder: a folder without a result and without finished runs.
-      has_spec: whether the folder's spec is that of the study, and so is not replaced.
 
-    Returns:
-      The names. The list is empty if a study has begun in the folder: then the files are that study's.
+def _has_begun(folder: Folder) -> bool:
+    """Returns whether a study or a search has begun in a folder.
+
+    Its lock shows that. Under a URL, where there are no locks, its intact labels, files or layouts do.
     """
-    if folder.exists(LOCK) or planned.runs(folder):  # a URL has no locks
-        return []
-    names = (LABELS, FILES, LAYOUT) if has_spec else (SPEC, LABELS, FILES, LAYOUT)
-    return [name for name in names if folder.exists(name)]
+    if folder.exists(LOCK) or planned.runs(folder):
+        return True
+    for name in (FILES, LAYOUT):
+        with contextlib.suppress(OSError, ValueError):
+            read_sealed(folder, name)
+            return True
+    return False
 
 
 def refuse_replacing(folder: Folder, plan: Plan) -> None:
     """Raises a SpecError if a study begins in a folder where it would replace the user's own files."""
-    has_spec = spec_of(folder, plan) == labels.spec_text(plan)
-    if found := files_of_user(folder, has_spec=has_spec):
-        what = f"has no study, but {' and '.join(found)}, which the study would replace"
+    is_equal = spec_of(folder, plan) == labels.spec_text(plan)
+    names = (LABELS, FILES, LAYOUT) if is_equal else (SPEC, LABELS, FILES, LAYOUT)
+    if found := files_of_user(folder, names):
+        what = f"no study has begun here, and this one would replace {', '.join(found)}"
         raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
 
 

@@ -166,10 +166,13 @@ def _check_new_folder(folder: Folder, spec: str) -> None:
     Raises:
       ValueError: it would replace some.
     """
-    has_spec = folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
-    found = description.files_of_user(folder, has_spec=has_spec)
-    if found and exchange.result_name(folder) is None:
-        what = f"has no study, but {' and '.join(found)}, which `save` would replace"
+    if exchange.result_name(folder) is not None:
+        return
+    names = [exchange.LABELS, study_folder.FILES, study_folder.LAYOUT]
+    if folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) != spec.encode():
+        names.insert(0, study_folder.SPEC)
+    if found := description.files_of_user(folder, names):
+        what = f"no study has begun here, and `save` would replace {', '.join(found)}"
         raise ValueError(f"{folder}: {what}. Choose another folder, or move what is there")
 
 

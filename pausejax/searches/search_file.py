@@ -14,7 +14,7 @@ from typing import Any
 
 from pausejax.execution import events
 from pausejax.execution.stopping import StopSignal
-from pausejax.results import exchange, study_folder
+from pausejax.results import description, exchange, study_folder
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
@@ -25,10 +25,10 @@ LOCK = ".searching"
 TRIALS = "trials.json"
 JOURNAL = "optuna.log"
 _REPLACED = (
-    *(study_folder.SPEC, study_folder.FILES, study_folder.LAYOUT, exchange.LABELS),
+    *(study_folder.FILES, study_folder.LAYOUT, exchange.LABELS),
     *("confirmation", "search_record.json", TRIALS, JOURNAL),
 )
-"""What a search writes into its folder, except for the page, the charts and this file."""
+"""What a search may replace in a new folder, if it belongs to the user, besides another spec."""
 
 
 @contextlib.contextmanager
@@ -72,20 +72,21 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
         further keys.
 
     Raises:
-      SpecError: the folder holds another search, or a study that is not a search.
+      SpecError: the folder holds another search, a study that is not a search, or files of the user that
+        the search would replace.
       OSError: the folder can't be made or read.
     """
     folder.make()
     names = folder.names("")
     if NAME not in names:
-        if study_folder.RESULT in names and not _is_of(folder, wanted):
-            raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
-        # A process may have been killed after it wrote the spec, and before it wrote this file. No search
-        # writes labels.
-        found = [name for name in _REPLACED if name in names]
-        if exchange.LABELS in found or (found and not _is_of(folder, wanted)):
-            what = f"has no search, but {' and '.join(found)}, which a search would replace"
+        # A process may have been killed after it wrote the spec, and before it wrote this file.
+        is_equal = _is_of(folder, wanted)
+        replaced = _REPLACED if is_equal else (study_folder.SPEC, *_REPLACED)
+        if found := description.files_of_user(folder, replaced):
+            what = f"no search has begun here, and this one would replace {', '.join(found)}"
             raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
+        if {study_folder.SPEC, study_folder.RESULT} & set(names) and not is_equal:
+            raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
         return None
     try:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))

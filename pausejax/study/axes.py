@@ -61,8 +61,8 @@ class Range:
     def rounded(self, value: float) -> float:
         """Returns an integer as it is, and a real value rounded to six significant digits.
 
-        float32 can represent so many digits. So a value that is copied from a result into a spec gives the
-        same run. The ends of the range may have more digits, and no value is rounded beyond them.
+        float32 tells values with six digits apart, so a value that is copied from a result into a spec gives
+        the same run. The ends of the range may have more digits. No value is rounded out of the range.
         """
         return value if isinstance(value, int) else min(max(float(f"{value:.6g}"), self.low), self.high)
 

@@ -14,6 +14,7 @@ import pausejax
 from pausejax.atomic import replacing
 from pausejax.results import blocks, study_folder
 from pausejax.results.folder import Folder
+from pausejax.results.sealed import write_sealed
 from pausejax.study.spec import SpecError
 
 from .studies import CLIENTS, ROUNDS, SLOTS, Killed, arrays_of, check, expected, finish, make
@@ -362,9 +363,9 @@ def test_a_users_own_files_are_not_replaced(tmp_path, name):
     result = pausejax.simulate("random", mode="bandit", rounds=2, num_clients=3, clients_per_round=1)
     for _ in range(2):
         for begin in (study_folder.prepare, study_folder.checked_contents):
-            with pytest.raises(SpecError, match=f"has no study, but {name}, which the study would replace"):
+            with pytest.raises(SpecError, match=f"no study has begun here, and this one .* {name}\\."):
                 begin(Folder(tmp_path), make(seeds=1))
-        with pytest.raises(ValueError, match=f"has no study, but {name}, which `save` would replace"):
+        with pytest.raises(ValueError, match=f"no study has begun here, and `save` .* {name}\\."):
             pausejax.save(result, tmp_path)
     assert (tmp_path / name).read_text() == 'name = "a study for tomorrow"'
     assert os.listdir(tmp_path) == [name]
@@ -375,6 +376,18 @@ def test_a_study_that_was_killed_early_does_not_take_its_files_for_the_users(tmp
     study_folder.prepare(Folder(tmp_path), make(seeds=1))
     (tmp_path / damaged).write_text("damaged")
     study_folder.prepare(Folder(tmp_path), make(seeds=2))
+    assert "seeds = 2" in (tmp_path / "spec.toml").read_text()
+
+
+@pytest.mark.parametrize("mark", [".lock", "labels.npz", "layout.json"])
+def test_one_file_of_a_study_shows_that_it_has_begun(tmp_path, mark):
+    """Under a URL there is no lock, and a search has no labels."""
+    folder = Folder(tmp_path)
+    study_folder.prepare(folder, make(seeds=1))
+    write_sealed(folder, "layout.json", {})
+    for name in {".lock", "labels.npz", "layout.json"} - {mark}:
+        (tmp_path / name).unlink()
+    study_folder.prepare(folder, make(seeds=2))
     assert "seeds = 2" in (tmp_path / "spec.toml").read_text()
 
 

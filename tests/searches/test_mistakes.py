@@ -207,19 +207,16 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
     (tmp_path / "plain" / "spec.toml").write_text("")
     assert ended("plain") == (
         2,
-        f"--out {tmp_path}/plain: has no search, but spec.toml, which a search would replace. Choose another "
-        "folder, or move what is there\n",
+        f"--out {tmp_path}/plain: no search has begun here, and this one would replace spec.toml. Choose "
+        "another folder, or move what is there\n",
     )
     names = ("labels.npz", "files.json", "layout.json", "trials.json", "optuna.log", "search_record.json")
-    # Labels are refused also where the search's spec lies in its own folder.
-    for name, spec in (*((name, "") for name in names), ("labels.npz", SPEC)):
-        folder = tmp_path / f"{name}{bool(spec)}"
+    for name in names:
+        folder = tmp_path / f"has {name}"
         folder.mkdir()
         (folder / name).write_text("mine")
-        if spec:
-            (folder / "spec.toml").write_text(spec)
         code, said = ended(folder.name)
-        assert code == 2 and name in said and "which a search would replace" in said
+        assert code == 2 and f"no search has begun here, and this one would replace {name}. " in said
         assert (folder / name).read_text() == "mine"
     (tmp_path / "finished" / "results.zarr").mkdir(parents=True)
     said = f"--out {tmp_path}/finished: holds a study, not a search. Choose another folder\n"

@@ -19,6 +19,7 @@ from pausejax.execution.program import GroupProgram
 from pausejax.execution.tracking import Tracker
 from pausejax.policies import cohort, memoryless
 from pausejax.results.folder import Folder
+from pausejax.results.sealed import write_sealed
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm, search_file
 from pausejax.searches import search as search_module
@@ -319,7 +320,7 @@ def test_other_searches_and_studies_keep_their_folders(tmp_path):
         play({**BANDIT, "seeds": 1}, REGRET._replace(trials=3), Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "spec.toml").write_text("")
-    with pytest.raises(SpecError, match=r"has no search, but spec\.toml"):
+    with pytest.raises(SpecError, match=r"no search has begun here, and .* spec\.toml"):
         play(BANDIT, REGRET, Folder(tmp_path / "b"))
 
 
@@ -418,6 +419,12 @@ def test_defaults_that_fail_in_their_rounds_are_no_finalists(own_parts, tmp_path
         with warnings.catch_warnings(action="error"):
             assert pausejax.open(tmp_path).sizes["run"] == 16
         assert not folder.names("parts")
+
+
+def test_a_search_that_was_killed_before_it_wrote_its_spec_goes_on(tmp_path):
+    """It writes layouts first."""
+    write_sealed(Folder(tmp_path), "layout.json", {})
+    assert len(play(BANDIT, REGRET._replace(trials=2), Folder(tmp_path)).trials) == 2
 
 
 def test_no_suggestion_is_rounded_beyond_an_end_of_its_range():
