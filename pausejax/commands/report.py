@@ -111,7 +111,7 @@ def report_search(
 
     from pausejax.results import study_folder
     from pausejax.results.folder import Folder
-    from pausejax.searches import report
+    from pausejax.searches import report, search_file
     from pausejax.study.document import SpecError
 
     record = report.Record.read(Folder(directory))
@@ -125,7 +125,7 @@ def report_search(
     result, charts = study_folder.read(directory), report.charts(record)
     if not set(record.runs) <= set(result["identity"].values.tolist()):
         again = "The same `pausejax search` repairs it"
-        raise ValueError(f"{directory}: {report.FILE} is of another search. {again}")
+        raise ValueError(f"{directory}: {search_file.RECORD} is of another search. {again}")
     own = result.isel(run=np.flatnonzero(np.isin(result["identity"].values, record.runs)))
     text = report.build(record, own, charts)
     tell(_leave(directory, out or directory, charts, text, options, formats), options)
@@ -134,7 +134,9 @@ def report_search(
 
 def confirmation(directory: str) -> str:
     """Returns the folder of the runs that repeat a search's best settings with fresh seeds."""
-    return f"{directory.rstrip('/')}/confirmation"
+    from pausejax.searches.search_file import CONFIRMATION
+
+    return f"{directory.rstrip('/')}/{CONFIRMATION}"
 
 
 def _leave(

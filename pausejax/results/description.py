@@ -49,7 +49,8 @@ def describe(
     A spec that is equal, but for comments and spaces, is kept; with `keeps_spec` every spec.
     """
     files = labels.used_files(plan.study)
-    if left_out is not None:  # before the spec: under a URL they show that a study has begun
+    # Under a URL the labels show that a study has begun, so they are written before the spec.
+    if left_out is not None:
         planned.write(folder, labels.Labels.of(plan), left_out)
     if not (keeps_spec and folder.exists(SPEC)) and spec_of(folder, plan) != labels.spec_text(plan):
         folder.write(SPEC, labels.spec_text(plan).encode())
@@ -93,11 +94,33 @@ def refuse_overwriting(folder: Folder, plan: Plan, given: str) -> None:
         raise SpecError([f"--out {folder}: {what}. Choose another folder, or run a copy of the file"])
 
 
-def files_of_user(folder: Folder, names: Sequence[str]) -> list[str]:
-    """Returns the names of the user's own files among `names`: those in a folder where no study has begun."""
-    # Names first: a process that begins meanwhile has made the lock before any of these files.
+def problem_of_replacing(
+    folder: Folder,
+    *,
+    keeps_spec: bool,
+    others: Sequence[str] = (),
+    kind: str = "study",
+    who: str = "this one",
+) -> str:
+    """Returns why a study or a search must not begin in a folder: it would replace the user's own files.
+
+    Args:
+      folder: the folder.
+      keeps_spec: whether the spec in the folder is equal, and so is not replaced.
+      others: names of further files and folders that would be replaced.
+      kind: what may have begun in the folder, for the message.
+      who: what would replace the files, for the message.
+
+    Returns:
+      The message; "" if nothing would be replaced, or if a study or a search has begun in the folder.
+    """
+    names = (*(() if keeps_spec else (SPEC,)), LABELS, FILES, LAYOUT, *others)
+    # Look for the files before the lock, because a process that begins meanwhile makes the lock first.
     found = [name for name in names if folder.exists(name)]
-    return [] if found and _has_begun(folder) else found
+    if not found or _has_begun(folder):
+        return ""
+    what = f"no {kind} has begun here, and {who} would replace {', '.join(found)}"
+    return f"{what}. Choose another folder, or move what is there"
 
 
 def _has_begun(folder: Folder) -> bool:
@@ -115,12 +138,10 @@ def _has_begun(folder: Folder) -> bool:
 
 
 def refuse_replacing(folder: Folder, plan: Plan) -> None:
-    """Raises a SpecError if a study begins in a folder where it would replace the user's own files."""
-    is_equal = spec_of(folder, plan) == labels.spec_text(plan)
-    names = (LABELS, FILES, LAYOUT) if is_equal else (SPEC, LABELS, FILES, LAYOUT)
-    if found := files_of_user(folder, names):
-        what = f"no study has begun here, and this one would replace {', '.join(found)}"
-        raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
+    """Raises a SpecError if a plan would replace the user's own files, where no study has begun."""
+    keeps_spec = spec_of(folder, plan) == labels.spec_text(plan)
+    if problem := problem_of_replacing(folder, keeps_spec=keeps_spec):
+        raise SpecError([f"--out {folder}: {problem}"])
 
 
 def refuse_other_format(folder: Folder) -> None:

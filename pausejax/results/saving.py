@@ -45,7 +45,7 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
     folder = Folder(directory)
     folder.make()
     spec = schema.read(result, "spec")
-    _check_new_folder(folder, spec)
+    _check_new_folder(folder, spec)  # before the lock, which shows that a study has begun
     with folder.lock(study_folder.LOCK):
         _check_folder(folder, Counter(result["identity"].values.tolist()))
         partial = f".{study_folder.RESULT}.{uuid.uuid4().hex}.partial"
@@ -161,19 +161,16 @@ def _check_selections(result: xr.Dataset) -> None:
 
 
 def _check_new_folder(folder: Folder, spec: str) -> None:
-    """Checks that saving a result of a spec into a folder without a study replaces no files of the user.
+    """Checks that `save` replaces no files of the user in a folder where no study has begun.
 
     Raises:
       ValueError: it would replace some.
     """
     if exchange.result_name(folder) is not None:
         return
-    names = [exchange.LABELS, study_folder.FILES, study_folder.LAYOUT]
-    if folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) != spec.encode():
-        names.insert(0, study_folder.SPEC)
-    if found := description.files_of_user(folder, names):
-        what = f"no study has begun here, and `save` would replace {', '.join(found)}"
-        raise ValueError(f"{folder}: {what}. Choose another folder, or move what is there")
+    keeps_spec = folder.exists(study_folder.SPEC) and folder.read(study_folder.SPEC) == spec.encode()
+    if problem := description.problem_of_replacing(folder, keeps_spec=keeps_spec, who="`save`"):
+        raise ValueError(f"{folder}: {problem}")
 
 
 def _check_folder(folder: Folder, identities: Counter[str]) -> None:

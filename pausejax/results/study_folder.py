@@ -18,7 +18,6 @@ from pausejax.results.blocks import ExpectedRuns
 from pausejax.results.contents import Contents as Contents
 from pausejax.results.description import CHECKPOINTS as CHECKPOINTS
 from pausejax.results.description import FILES as FILES
-from pausejax.results.description import LAYOUT as LAYOUT
 from pausejax.results.description import LOCK as LOCK
 from pausejax.results.description import PIECE
 from pausejax.results.description import SPEC as SPEC

@@ -19,8 +19,7 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.searches.goal import Row
-
-FILE = "search_record.json"
+from pausejax.searches.search_file import RECORD
 
 
 class Metric(NamedTuple):
@@ -94,7 +93,7 @@ class Record(NamedTuple):
         plain = self._asdict()
         for name in ("metrics", "dimensions", "trials"):
             plain[name] = [one._asdict() for one in plain[name]]
-        write_sealed(folder, FILE, plain)
+        write_sealed(folder, RECORD, plain)
 
     @classmethod
     def read(cls, folder: Folder) -> Self | None:
@@ -103,10 +102,10 @@ class Record(NamedTuple):
         Raises:
           ValueError: the record is damaged.
         """
-        if not folder.exists(FILE):
+        if not folder.exists(RECORD):
             return None
         try:
-            held = read_sealed(folder, FILE)
+            held = read_sealed(folder, RECORD)
             if wrong := schema.search_problem(held):
                 raise ValueError(wrong)
             return cls(
@@ -120,7 +119,7 @@ class Record(NamedTuple):
             )
         except (KeyError, TypeError, ValueError) as error:
             again = "The same `pausejax search` repairs it"
-            raise ValueError(f"{folder}: {FILE} is damaged ({error}). {again}") from error
+            raise ValueError(f"{folder}: {RECORD} is damaged ({error}). {again}") from error
 
 
 def charts(record: Record) -> Charts:

@@ -14,7 +14,8 @@ from typing import Any
 
 from pausejax.execution import events
 from pausejax.execution.stopping import StopSignal
-from pausejax.results import description, exchange, study_folder
+from pausejax.results import exchange, study_folder
+from pausejax.results.description import problem_of_replacing
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.study.spec import SpecError
@@ -22,13 +23,12 @@ from pausejax.study.spec import SpecError
 NAME = exchange.SEARCH
 LOCK = ".searching"
 """The lock of the process that plays a search."""
+CONFIRMATION = "confirmation"
+"""The name of the folder of the runs on fresh seeds."""
+RECORD = "search_record.json"
 TRIALS = "trials.json"
 JOURNAL = "optuna.log"
-_REPLACED = (
-    *(study_folder.FILES, study_folder.LAYOUT, exchange.LABELS),
-    *("confirmation", "search_record.json", TRIALS, JOURNAL),
-)
-"""What a search may replace in a new folder, if it belongs to the user, besides another spec."""
+"""The name of the file with the trials as optuna-dashboard reads them."""
 
 
 @contextlib.contextmanager
@@ -81,10 +81,9 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     if NAME not in names:
         # A process may have been killed after it wrote the spec, and before it wrote this file.
         is_equal = _is_of(folder, wanted)
-        replaced = _REPLACED if is_equal else (study_folder.SPEC, *_REPLACED)
-        if found := description.files_of_user(folder, replaced):
-            what = f"no search has begun here, and this one would replace {', '.join(found)}"
-            raise SpecError([f"--out {folder}: {what}. Choose another folder, or move what is there"])
+        own = (CONFIRMATION, RECORD, TRIALS, JOURNAL)
+        if problem := problem_of_replacing(folder, keeps_spec=is_equal, others=own, kind="search"):
+            raise SpecError([f"--out {folder}: {problem}"])
         if {study_folder.SPEC, study_folder.RESULT} & set(names) and not is_equal:
             raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
         return None

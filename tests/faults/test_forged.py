@@ -17,7 +17,8 @@ from pausejax.commands import main as cli
 from pausejax.results import manifest
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
-from pausejax.searches.report import FILE, Record
+from pausejax.searches.report import Record
+from pausejax.searches.search_file import RECORD
 
 from . import forged
 from .test_mutations import call
@@ -239,9 +240,9 @@ def changed_record(path, value):
 )
 def test_the_record_of_a_search_is_checked(tmp_path, path, value, said):
     folder = Folder(tmp_path)
-    write_sealed(folder, FILE, changed_record(("name",), "fine"))
+    write_sealed(folder, RECORD, changed_record(("name",), "fine"))
     assert Record.read(folder).trials[0].figures == {"elapsed": 0.0}
-    write_sealed(folder, FILE, changed_record(path, value))
+    write_sealed(folder, RECORD, changed_record(path, value))
     with pytest.raises(ValueError, match=r"search_record\.json is damaged") as raised:
         Record.read(folder)
     assert said in str(raised.value)

@@ -8,8 +8,9 @@ import pytest
 from pausejax.results.folder import Folder
 from pausejax.searches import report
 from pausejax.searches.goal import Row
-from pausejax.searches.report import FILE, Dimension, Metric, Record
+from pausejax.searches.report import Dimension, Metric, Record
 from pausejax.searches.result import _interval
+from pausejax.searches.search_file import RECORD
 
 WHOLE, ONE_LEFT = np.zeros(3, bool), np.array([True, True, False])
 
@@ -51,7 +52,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     whole.write(folder)
     assert Record.read(folder) == whole
     for damage in ("", "[]", "{}", '{"trials": 3}'):
-        (tmp_path / FILE).write_text(damage)
+        (tmp_path / RECORD).write_text(damage)
         with pytest.raises(ValueError, match="is damaged"):
             Record.read(folder)
 
@@ -60,9 +61,9 @@ def test_no_altered_record_is_believed(tmp_path):
     """A digit may be another digit: the values of a setting, or what it came to."""
     whole, folder = record([(1.0, "a")], [(0.5,)]), Folder(tmp_path)
     whole.write(folder)
-    text = (tmp_path / FILE).read_bytes()
+    text = (tmp_path / RECORD).read_bytes()
     for place in range(len(text)):
-        (tmp_path / FILE).write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        (tmp_path / RECORD).write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
         with contextlib.suppress(ValueError):  # a flipped space between two words changes nothing
             assert Record.read(folder) == whole
 
